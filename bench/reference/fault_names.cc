@@ -3,9 +3,9 @@
 // fault. Controls (faults that have no name) must stay unnamed. Exit code 1: more than 2 % of the
 // faults that fail are named wrongly, or fewer than 90 % rightly, or a control has a name.
 //
-//   fault_names [--faults 300] [--seed 1] [--lengths 64,256,1024,4096,16384] [--type bf16] [--kind
-//   NAME]
-//   [--verbose]
+//   fault_names [--faults 300] [--seed 1] [--lengths 64,256,1024,4096,16384] [--type bf16]
+//               [--kind PART_OF_A_NAME] [--shape "hq=8 hkv=2 d=64"] [--queries N]
+//               [--data gauss] [--verbose]
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -84,8 +84,13 @@ Says Words(std::vector<std::string> any) {
 
 // "keys 10 to 20", or "key 10": with these numbers, or as near as the text itself claims.
 Says Keys(std::string words, int64_t from, int64_t to, std::vector<std::string> instead = {}) {
+  // A single key may stand in a list of one.
+  if (words == "left out" && to == from + 1) {
+    instead.push_back(fmt::format("one key that the mask shows is lost: {} ", from));
+    instead.push_back(fmt::format("one key that the mask shows is lost: {}\n", from));
+  }
   return [=](const std::string& cause, const std::string& text) {
-    if (Words(instead)(cause, text)) return true;
+    if (Words(instead)(cause, text + "\n")) return true;
     if (text.find(words) == std::string::npos) return false;
     std::smatch found;
     if (!std::regex_search(text, found, std::regex("keys? (\\d+)(?: to (\\d+))?"))) return false;
@@ -141,6 +146,52 @@ struct Kind {
   bool is_control = false;
   // Makes the wrong question; what must be said of it.
   std::function<Says(Draw*, Question*)> plant;
+  std::string format = "";  // of K and V; empty: the type of q
+  bool passes = false;      // what is planted is no fault
+};
+
+// Normal numbers in rows [from, to) of every head: what stands in no tensor of the case.
+void FillRows(Draw* draw, Question* q, const char* name, int64_t from, int64_t to) {
+  Tensor& tensor = q->inputs.at(name);
+  const auto length = static_cast<size_t>(tensor.shape.RowLength());
+  std::mt19937_64 engine(static_cast<uint64_t>(draw->Between(0, 1 << 30)));
+  std::normal_distribution<double> normal;
+  EditRows(&tensor, q->c.kv_len, [&](int64_t, std::byte* rows, size_t size) {
+    for (int64_t row = from; row < to; ++row) {
+      std::vector<double> values(length);
+      for (double& value : values) value = normal(engine);
+      EncodeFrom(values, tensor.dtype, rows + static_cast<size_t>(row) * size, ConvertRule());
+    }
+  });
+}
+
+std::pair<int64_t, int64_t> DrawPage(Draw* draw, const AttentionCase& c, int64_t largest) {
+  int64_t page = int64_t{16} << draw->Between(0, 3);
+  page = std::min(page, largest);
+  while (page > 16 && 2 * page >= c.kv_len) page /= 2;
+  const int64_t first = draw->Between(0, (c.kv_len - c.query_len) / page - 1) * page;
+  return {first, first + page};
+}
+
+void ExchangeRows(Question* q, const char* name, int64_t a, int64_t b, int64_t count) {
+  EditRows(&q->inputs.at(name), q->c.kv_len, [&](int64_t, std::byte* rows, size_t size) {
+    std::swap_ranges(rows + static_cast<size_t>(a) * size,
+                     rows + static_cast<size_t>(a + count) * size,
+                     rows + static_cast<size_t>(b) * size);
+  });
+}
+
+void CopyRows(Question* q, const char* name, int64_t from, int64_t to, int64_t count) {
+  EditRows(&q->inputs.at(name), q->c.kv_len, [&](int64_t, std::byte* rows, size_t size) {
+    std::memmove(rows + static_cast<size_t>(to) * size, rows + static_cast<size_t>(from) * size,
+                 static_cast<size_t>(count) * size);
+  });
+}
+
+// Where the scales of K or V come from.
+struct ScaleOf {
+  std::string name;                           // in the text of the cause
+  int64_t groups = 0, tokens = 0, heads = 0;  // further
 };
 
 void OnKeys(Question* q, std::function<int(const QueryIndex&, int32_t)> copies) {
@@ -423,7 +474,7 @@ std::vector<Kind> Kinds() {
                                 std::memcpy(rows + static_cast<size_t>(row) * size,
                                             rows + static_cast<size_t>(from) * size, size);
                               });
-                     return Words({fmt::format("row {} of V", row)});
+                     return Words({fmt::format("V of key {} is not", row)});
                    }});
   kinds.push_back({"K row stale", causal, false, [](Draw* draw, Question* q) {
                      const int64_t row = draw->Between(0, q->c.kv_len - q->c.query_len - 1);
@@ -433,7 +484,7 @@ std::vector<Kind> Kinds() {
                                 std::memcpy(rows + static_cast<size_t>(row) * size,
                                             rows + static_cast<size_t>(from) * size, size);
                               });
-                     return Words({fmt::format("the weight of key {} ", row)});
+                     return Words({fmt::format("the scores of key {} are", row)});
                    }});
   kinds.push_back(
       {"control: a tenth of the keys lost", causal, true, [](Draw* draw, Question* q) {
@@ -477,6 +528,206 @@ std::vector<Kind> Kinds() {
                      };
                      return Words({});
                    }});
+  for (const bool is_v : {true, false}) {
+    const std::string of = is_v ? "V" : "K";
+    const auto says = [is_v](int64_t from, int64_t to) {
+      // Few rows do not tell whether K is another one too.
+      const Says less = Keys("V, or of K and V,", from, to);
+      const Says more =
+          Keys(is_v ? "is not what the case holds" : "are not those of the case", from, to);
+      return Says([=](const std::string& cause, const std::string& text) {
+        return more(cause, text) || (is_v && less(cause, text));
+      });
+    };
+    kinds.push_back({of + " page stale", causal, false, [=](Draw* draw, Question* q) {
+                       const auto [from, to] = DrawPage(draw, q->c, is_v ? 128 : 32);
+                       FillRows(draw, q, is_v ? "v" : "k", from, to);
+                       return says(from, to);
+                     }});
+    kinds.push_back({of + " range stale", causal, false, [=](Draw* draw, Question* q) {
+                       const int64_t most = (q->c.kv_len - q->c.query_len) / 4;
+                       const int64_t size =
+                           draw->Size(4, is_v ? most : std::min<int64_t>(most, 32));
+                       const int64_t from = draw->Between(0, q->c.kv_len - q->c.query_len - size);
+                       FillRows(draw, q, is_v ? "v" : "k", from, from + size);
+                       return says(from, from + size);
+                     }});
+    kinds.push_back({of + " pages exchanged", causal, false, [=](Draw* draw, Question* q) {
+                       const auto [from, to] = DrawPage(draw, q->c, 64);
+                       const int64_t page = to - from,
+                                     pages = (q->c.kv_len - q->c.query_len) / page;
+                       if (pages < 2) return Words({});
+                       const int64_t other = (from / page + draw->Between(1, pages - 1)) % pages;
+                       ExchangeRows(q, is_v ? "v" : "k", from, other * page, page);
+                       return Words({fmt::format(
+                           "K or V (not both) of pages {} and {} (pages of {})",
+                           std::min(from / page, other), std::max(from / page, other), page)});
+                     }});
+    kinds.push_back({of + " page read from another", causal, false, [=](Draw* draw, Question* q) {
+                       const auto [from, to] = DrawPage(draw, q->c, 64);
+                       const int64_t page = to - from;
+                       const int64_t pages = (q->c.kv_len - q->c.query_len) / page;
+                       if (pages < 2) return Words({});
+                       const int64_t other = (from / page + draw->Between(1, pages - 1)) % pages;
+                       CopyRows(q, is_v ? "v" : "k", other * page, from, page);
+                       return Words(
+                           {fmt::format("{} of page {} (pages of {}: keys {} to {}) is read "
+                                        "from page {}",
+                                        of, from / page, page, from, to - 1, other)});
+                     }});
+  }
+  kinds.push_back({"K and V page stale", causal, false, [](Draw* draw, Question* q) {
+                     const auto [from, to] = DrawPage(draw, q->c, 128);
+                     for (const char* name : {"k", "v"}) FillRows(draw, q, name, from, to);
+                     return Keys("not read", from, to);
+                   }});
+  kinds.push_back({"K and V page never written", causal, false, [](Draw* draw, Question* q) {
+                     const auto [from, to] = DrawPage(draw, q->c, 128);
+                     for (const char* name : {"k", "v"}) {
+                       EditRows(&q->inputs.at(name), q->c.kv_len,
+                                [&](int64_t, std::byte* rows, size_t size) {
+                                  std::memset(rows + static_cast<size_t>(from) * size, 0,
+                                              static_cast<size_t>(to - from) * size);
+                                });
+                     }
+                     return Keys("read as zeros (never", from, to);
+                   }});
+  kinds.push_back({"pages exchanged under a window", "mask=causal_bottom_right+window:W", false,
+                   [](Draw* draw, Question* q) {
+                     const int64_t first_visible = q->c.kv_len - *q->c.mask.window;
+                     const int64_t page = int64_t{16} << draw->Between(0, 1);
+                     const int64_t hidden =
+                         draw->Between(0, std::max<int64_t>(0, first_visible / page - 1));
+                     const int64_t pages = (q->c.kv_len - q->c.query_len) / page;
+                     const int64_t low = std::min(pages - 1, (first_visible + page - 1) / page);
+                     const int64_t seen = draw->Between(low, pages - 1);
+                     if (seen == hidden) return Words({});
+                     for (const char* name : {"k", "v"})
+                       ExchangeRows(q, name, hidden * page, seen * page, page);
+                     return Words({fmt::format("pages {} and {} (pages of {})", hidden, seen, page),
+                                   fmt::format("keys {} to {}) is read from page {} of the same",
+                                               seen * page, seen * page + page - 1, hidden)});
+                   }});
+  kinds.push_back(
+      {"lengths of two sequences off", "b=2 " + causal, false, [](Draw* draw, Question* q) {
+         const int64_t a = draw->Size(1, 8), b = a + draw->Size(1, 8);
+         q->rules.visible = [=](const AttentionCase&, const QueryIndex& index, VisibleSet* set) {
+           const int32_t last = set->keys.back();
+           const int64_t lost = index.batch == 0 ? a : b;
+           KeepKeys(set, [&](int32_t key) { return key > last - lost ? 0 : 1; });
+         };
+         return [=](const std::string&, const std::string& text) {
+           const auto said = [&](int64_t row, int64_t n) {
+             const std::string lost =
+                 n == 1 ? "the last visible key is left out" : fmt::format("the last {} keys", n);
+             return text.find(fmt::format("in batch row {} {}", row, lost)) != std::string::npos;
+           };
+           return said(0, a) && said(1, b);
+         };
+       }});
+  kinds.push_back(
+      {"length of one sequence off", "b=2 " + causal, false, [](Draw* draw, Question* q) {
+         const int64_t n = draw->Size(2, 16), of = draw->Between(0, 1);
+         q->rules.visible = [=](const AttentionCase&, const QueryIndex& index, VisibleSet* set) {
+           const int32_t last = set->keys.back();
+           const int64_t lost = index.batch == of ? n : 0;
+           KeepKeys(set, [&](int32_t key) { return key > last - lost ? 0 : 1; });
+         };
+         return [=](const std::string&, const std::string& text) {
+           return text.find(fmt::format("the last {} keys", n)) != std::string::npos &&
+                  text.find(fmt::format("in batch row {}", of)) != std::string::npos;
+         };
+       }});
+  kinds.push_back({"window of one sequence off", "b=2 mask=causal_bottom_right+window:W", false,
+                   [](Draw* draw, Question* q) {
+                     const int64_t n = draw->Size(1, 16), of = draw->Between(0, 1);
+                     const int64_t w = *q->c.mask.window;
+                     q->rules.visible = [=](const AttentionCase&, const QueryIndex& index,
+                                            VisibleSet* set) {
+                       if (index.batch != of) return;
+                       const int32_t first = set->keys.front();
+                       KeepKeys(set, [&](int32_t key) { return key < first + n ? 0 : 1; });
+                     };
+                     return [=](const std::string& cause, const std::string& text) {
+                       return Words({fmt::format("{} in place of {}", w - n, w)})(cause, text) &&
+                              text.find(fmt::format("in batch row {}", of)) != std::string::npos;
+                     };
+                   }});
+  for (const bool is_v : {true, false}) {
+    const std::string of = is_v ? "V" : "K";
+    kinds.push_back(
+        {"scales of " + of, causal, false,
+         [=](Draw* draw, Question* q) {
+           const std::vector<ScaleOf> all = {{"the next token", 0, 1, 0},
+                                             {"the previous token", 0, -1, 0},
+                                             {"the next group", 1, 0, 0},
+                                             {"the previous group", -1, 0, 0},
+                                             {"the next key/value head", 0, 0, 1}};
+           const ScaleOf& other = all[static_cast<size_t>(draw->Between(0, std::ssize(all) - 1))];
+           const bool scales_only = draw->Coin();
+           for (const char* plane : {"scales", "biases"}) {
+             if (scales_only && std::string(plane) == "biases") continue;
+             Tensor& tensor = q->inputs.at((is_v ? "v_" : "k_") + std::string(plane));
+             const std::vector<std::byte> old = tensor.bytes;
+             const size_t size = SizeInBytes(tensor.dtype);
+             const int64_t groups = tensor.shape.RowLength(), tokens = q->c.kv_len;
+             const int64_t heads = q->c.kv_heads;
+             for (int64_t h = 0; h < heads; ++h) {
+               for (int64_t t = 0; t < tokens; ++t) {
+                 for (int64_t g = 0; g < groups; ++g) {
+                   const int64_t from_t = std::clamp<int64_t>(t + other.tokens, 0, tokens - 1);
+                   const int64_t from = (((h + other.heads) % heads) * tokens + from_t) * groups +
+                                        (g + other.groups + groups) % groups;
+                   std::memcpy(
+                       &tensor.bytes[static_cast<size_t>((h * tokens + t) * groups + g) * size],
+                       &old[static_cast<size_t>(from) * size], size);
+                 }
+               }
+             }
+           }
+           std::vector<std::string> words = {fmt::format("{} are those of {}", of, other.name)};
+           // Of two, the next one is the previous one.
+           if (other.groups != 0) {
+             words = {fmt::format("{} are those of the next group", of),
+                      fmt::format("{} are those of the previous group", of)};
+           }
+           return Words(words);
+         },
+         "affine:4:g32:bf16"});
+  }
+  kinds.push_back({"control: right kernel", causal, true,
+                   [](Draw*, Question*) { return Words({}); }, "", true});
+  kinds.push_back({"control: denominator in bf16", causal, true, [](Draw*, Question* q) {
+                     q->rules.output = [](const AttentionCase&, const QueryIndex& index,
+                                          std::span<double> out) {
+                       Draw of(static_cast<uint64_t>(index.query_head * 1000 + index.query));
+                       const double factor = 1 + of.Real(-0x1p-8, 0x1p-8);
+                       for (double& value : out) value *= factor;
+                     };
+                     return Words({"heads scaled:", "output scaled:"});
+                   }});
+  kinds.push_back(
+      {"control: corrections of the denominator lost", causal, true, [](Draw*, Question* q) {
+         q->rules.denominator_rescale = [](double) { return 1.0; };
+         return Words({"heads scaled:", "output scaled:"});
+       }});
+  kinds.push_back({"control: P of three bits", causal, true, [](Draw*, Question* q) {
+                     q->rules.p_step = [](double p) {
+                       int exponent = 0;
+                       const double fraction = std::frexp(p, &exponent);
+                       return std::ldexp(std::round(fraction * 8) / 8, exponent);
+                     };
+                     return Words({});
+                   }});
+  kinds.push_back(
+      {"control: rows of V exchanged at random", causal, true, [](Draw* draw, Question* q) {
+         for (int i = 0; i < 8; ++i) {
+           const int64_t a = draw->Between(0, q->c.kv_len - 1);
+           const int64_t b = draw->Between(0, q->c.kv_len - 1);
+           if (a != b) ExchangeRows(q, "v", a, b, 1);
+         }
+         return Words({});
+       }});
   return kinds;
 }
 
@@ -498,6 +749,8 @@ int Main(int argc, char** argv) {
   uint64_t seed = 1;
   std::vector<int64_t> lengths = {64, 256, 1024, 4096, 16384};
   std::string type = "bf16", only;
+  std::string shape = "hq=8 hkv=2 d=64", data = "gauss";
+  int64_t queries = 0;
   bool verbose = false;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
@@ -511,6 +764,9 @@ int Main(int argc, char** argv) {
     if (option == "--seed") seed = static_cast<uint64_t>(std::atoll(value.c_str()));
     if (option == "--type") type = value;
     if (option == "--kind") only = value;
+    if (option == "--shape") shape = value;
+    if (option == "--queries") queries = std::atoll(value.c_str());
+    if (option == "--data") data = value;
     if (option == "--lengths") {
       lengths.clear();
       for (const Piece& piece : Split(WholeLine(value), ',')) {
@@ -520,7 +776,12 @@ int Main(int argc, char** argv) {
   }
   std::vector<Kind> kinds = Kinds();
   if (!only.empty()) {
-    std::erase_if(kinds, [&](const Kind& kind) { return kind.name != only; });
+    std::erase_if(kinds,
+                  [&](const Kind& kind) { return kind.name.find(only) == std::string::npos; });
+  }
+  if (kinds.empty()) {
+    fmt::print(stderr, "no kind has '{}' in its name\n", only);
+    return 2;
   }
   std::map<std::string, Count> counts;
   for (int i = 0; i < faults; ++i) {
@@ -531,10 +792,12 @@ int Main(int argc, char** argv) {
     if (const size_t at = terms.find(":W"); at != std::string::npos) {
       terms.replace(at, 2, fmt::format(":{}", draw.Between(n / 4, n / 2)));
     }
-    const std::string text = fmt::format(
-        "attention {}{} hq=8 hkv=2 l={} t={} d=64 q={} k={} v={} out={} {} data=gauss:{}",
-        terms.starts_with("b=2") ? "b=2" : "", "", draw.Coin() ? 4 : 3, n, type, type, type, type,
-        terms.starts_with("b=2") ? terms.substr(3) : terms, 100 + i);
+    const std::string& format = kind.format.empty() ? type : kind.format;
+    const std::string text =
+        fmt::format("attention {} {} l={} t={} q={} k={} v={} out={} {} data={}:{}",
+                    terms.starts_with("b=2") ? "b=2" : "", shape,
+                    queries > 0 ? queries : (draw.Coin() ? 4 : 3), n, type, format, format, type,
+                    terms.starts_with("b=2") ? terms.substr(3) : terms, data, 100 + i);
     const Case any = ParseCase(text);
     Question question = {std::get<AttentionCase>(any), GenerateInputs(any, Profile()), {}, 1};
     const AttentionCase asked = question.c;
@@ -560,6 +823,7 @@ int Main(int argc, char** argv) {
     count.explaining += std::max(0.0, seconds(std::clock() - judged) - seconds(judged - start));
     ++count.drawn;
     if (!fails) continue;
+    if (kind.passes && verbose) fmt::print("{} {}: {} fails\n", i, kind.name, text);
     ++count.failed;
     const SeenKeys seen = verdict.outputs[0].seen.value_or(SeenKeys());
     const bool is_named = !seen.cause.empty();
@@ -578,7 +842,7 @@ int Main(int argc, char** argv) {
   }
   Count all, controls;
   fmt::print(
-      "| fault | drawn | FAIL | named rightly | wrongly | seconds each "
+      "| fault | drawn | FAIL | named rightly | wrongly | seconds to judge | to explain "
       "|\n|---|---|---|---|---|---|---|\n");
   for (const Kind& kind : kinds) {
     const Count& count = counts[kind.name];

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "reference/attention/evaluate.h"
@@ -13,9 +14,9 @@
 namespace kvcheck {
 namespace {
 
-constexpr double kNamedGain = 50;  // of Q, over what the right answer leaves
-constexpr double kDistinct = 20;   // of Q, from one cause to another
-constexpr double kLeftOfExcess = 0.01;
+constexpr double kNamedGain = Causes::kNamedGain;
+constexpr double kDistinct = Causes::kDistinct;
+constexpr double kLeftOfExcess = Causes::kLeftOfExcess;
 constexpr size_t kShownCauses = 8;
 
 double DistanceOf(const Causes& causes, const Candidate& one, const Candidate& other) {
@@ -141,10 +142,19 @@ SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows, bool* fr
   DescribeWeights(problem, &seen);
   if (problem.counted == 0) return seen;
   Causes causes(problem);
-  AddCausesOfKeys(&causes);
+  AddCausesOfEdges(&causes);
+  AddCausesOfRanges(&causes);
+  AddCausesOfPairs(&causes);
+  AddCausesOfMasks(&causes);
   AddCausesOfNumbers(&causes);
-  AddCausesOfInputs(&causes);
+  AddCausesOfHeads(&causes);
+  AddCausesOfValues(&causes);
+  AddCausesOfStaleRows(&causes);
+  AddCausesOfPages(&causes);
+  AddCausesOfExchangedPages(&causes);
+  AddCausesOfScales(&causes);
   const Candidate* named = NameCause(causes, &seen);
+  if (named == nullptr) named = NameStaleRanges(&causes, &seen);
   if (named != nullptr) *free = named->what.numbers > 1;
   if (named != nullptr && problem.rows.size() > problem.counted) {
     const double phi = named->misfit / problem.elements;
@@ -154,6 +164,10 @@ SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows, bool* fr
 }
 
 }  // namespace
+
+std::string CountText(int64_t n, const std::string& one) {
+  return n == 1 ? "one " + one : fmt::format("{} {}s", n, one);
+}
 
 std::string KeysText(int64_t from, int64_t to, int64_t kv_len) {
   if (to - from == 1) return fmt::format("key {}", from);
@@ -171,6 +185,24 @@ std::string KeysText(int64_t from, int64_t to, int64_t kv_len) {
 
 Causes::Causes(const SeenProblem& problem) : problem_(problem) {
   for (const SeenRow& row : problem.rows) sums_.push_back(SumsOf(row));
+}
+
+std::vector<size_t> Causes::AllRows() const {
+  std::vector<size_t> all(rows().size());
+  for (size_t r = 0; r < all.size(); ++r) all[r] = r;
+  return all;
+}
+
+std::vector<size_t> Causes::FewRows() const {
+  constexpr int64_t kMostKeys = 1 << 17;
+  const std::vector<size_t>& screen = problem_.screen;
+  const auto count =
+      static_cast<size_t>(std::clamp<int64_t>(kMostKeys / problem_.kv_len, 2, std::ssize(screen)));
+  std::vector<size_t> few;
+  for (size_t i = 0; i < std::min(count, screen.size()); ++i) {
+    few.push_back(screen[i * screen.size() / std::min(count, screen.size())]);
+  }
+  return few;
 }
 
 Candidate* Causes::Take(Candidate candidate) {
@@ -244,12 +276,22 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
   };
   // Numbers of a cause fit some of the noise too.
   const auto margin = [&](const Candidate& other) {
-    return (kDistinct + 3 * (best.what.numbers + other.what.numbers)) * phi;
+    double least = (kDistinct + 3 * (best.what.numbers + other.what.numbers)) * phi;
+    // Numbers of each row fit more of roundings that are alike than of independent ones: a cause
+    // without them that leaves as little is the one that is meant.
+    if (best.what.numbers > 1 && other.what.numbers <= 1) {
+      least = std::max(least, std::min(4 * std::sqrt(2 * n) * phi, kLeftOfExcess * excess));
+    }
+    return least;
   };
   // Of causes that say the same of these rows, what they say of the controls decides, then the
   // rank.
   const auto is_better = [&](const Candidate& one, const Candidate& other) {
-    const double controls = MisfitOfControls(causes, one) - MisfitOfControls(causes, other);
+    // What has numbers of each row says nothing of other rows.
+    const bool speaks = std::max(one.what.numbers, other.what.numbers) <= 1 && !one.what.of_rows &&
+                        !other.what.of_rows;
+    const double controls =
+        speaks ? MisfitOfControls(causes, one) - MisfitOfControls(causes, other) : 0;
     if (std::fabs(controls) > kDistinct * phi) return controls < 0;
     return one.what.rank < other.what.rank;
   };
@@ -280,8 +322,10 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
   return named;
 }
 
-SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
-                    const RowsToExplain& rows) {
+namespace {
+
+SeenKeys FindCausesOfAll(const AskedRows& asked, const Arithmetic& arithmetic,
+                         const RowsToExplain& rows) {
   bool free = false;
   const auto failing = [&] {
     if (rows.failing.empty()) return SeenKeys();
@@ -301,6 +345,55 @@ SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
   SeenKeys of_failing = failing();
   if (!of_failing.cause.empty()) return of_failing;
   return of_all.cause.empty() && of_failing.rows > 0 ? of_failing : of_all;
+}
+
+// Sequences, or key/value heads, each with a cause of its own. `part` of a row.
+template <typename Part>
+bool FindCausesByPart(const AskedRows& asked, const Arithmetic& arithmetic,
+                      const RowsToExplain& rows, const std::string& word, const Part& part,
+                      SeenKeys* seen) {
+  constexpr size_t kMostParts = 4;
+  std::map<int64_t, std::vector<int64_t>> parts;
+  for (const int64_t row : rows.failing) parts[part(row)].push_back(row);
+  if (parts.size() < 2 || parts.size() > kMostParts) return false;
+  std::string cause, text;
+  double explained = 1;
+  std::vector<TriedCause> tried;
+  for (const auto& [index, failing] : parts) {
+    const size_t most = static_cast<size_t>(kMostSeenRows) / parts.size();
+    std::vector<int64_t> some;
+    const size_t count = std::min(most, failing.size());
+    for (size_t i = 0; i < count; ++i) some.push_back(failing[i * failing.size() / count]);
+    bool free = false;
+    SeenKeys of_part = Explain(MakeProblem(asked, arithmetic, some, {}, rows.read), rows, &free);
+    if (of_part.cause.empty()) return false;
+    cause = cause.empty() || cause == of_part.cause ? of_part.cause : "several causes";
+    text += fmt::format("{}in {} {} {}", text.empty() ? "" : "; ", word, index, of_part.text);
+    explained = std::min(explained, of_part.explained);
+    tried.push_back({of_part.cause, fmt::format("in {} {} {}", word, index, of_part.text),
+                     of_part.explained, of_part.tried[0].misfit});
+  }
+  seen->cause = std::move(cause);
+  seen->text = std::move(text);
+  seen->explained = explained;
+  seen->tried.insert(seen->tried.begin(), tried.begin(), tried.end());
+  return true;
+}
+
+}  // namespace
+
+SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
+                    const RowsToExplain& rows) {
+  SeenKeys seen = FindCausesOfAll(asked, arithmetic, rows);
+  if (!seen.cause.empty() || seen.rows == 0) return seen;
+  const AttentionCase& c = asked.c;
+  const int64_t group = c.query_heads / c.kv_heads;
+  const auto sequence = [&](int64_t row) { return row / c.query_len / c.query_heads; };
+  const auto head = [&](int64_t row) { return row / c.query_len % c.query_heads / group; };
+  if (!FindCausesByPart(asked, arithmetic, rows, "batch row", sequence, &seen)) {
+    FindCausesByPart(asked, arithmetic, rows, "key/value head", head, &seen);
+  }
+  return seen;
 }
 
 }  // namespace kvcheck

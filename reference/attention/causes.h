@@ -28,10 +28,11 @@ namespace kvcheck {
 
 struct CauseText {
   std::string name;
-  std::string text;    // a clause: "keys 64 to 127 are left out"
-  int rank = 0;        // of causes that predict the same, the lowest is named
-  double numbers = 0;  // that it takes from the errors
-  double choices = 1;  // among so many of its kind
+  std::string text;      // a clause: "keys 64 to 127 are left out"
+  int rank = 0;          // of causes that predict the same, the lowest is named
+  double numbers = 0;    // that it takes from the errors
+  double choices = 1;    // among so many of its kind
+  bool of_rows = false;  // says nothing of rows that it was not found on
 };
 
 struct Candidate {
@@ -46,6 +47,11 @@ struct Candidate {
 
 class Causes {
  public:
+  // Of Q, over what the right answer leaves; from one cause to another; the share that is left.
+  static constexpr double kNamedGain = 50;
+  static constexpr double kDistinct = 20;
+  static constexpr double kLeftOfExcess = 0.01;
+
   explicit Causes(const SeenProblem& problem);
 
   const SeenProblem& problem() const { return problem_; }
@@ -55,6 +61,9 @@ class Causes {
   // By the index of the row or control.
   const std::vector<KeySums>& sums() const { return sums_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
+  std::vector<size_t> AllRows() const;
+  // Rows that are computed anew in one try, so that a try takes a bounded time.
+  std::vector<size_t> FewRows() const;
 
   // predict(row, index of the row) -> std::optional<Mixture>; nullopt: the row is as it should be.
   // Sum over some rows (problem().screen, ...) of the misfit; not below infinity where it is none.
@@ -116,9 +125,17 @@ class Causes {
 };
 
 // The families of causes, each in a file named so.
-void AddCausesOfKeys(Causes* causes);     // edges of what is seen, ranges, pairs, masks
-void AddCausesOfNumbers(Causes* causes);  // sinks, scale, keys of zeros, shares of ranges
-void AddCausesOfInputs(Causes* causes);   // other heads, batch rows and pages, rows of K and V
+void AddCausesOfEdges(Causes* causes);           // of what a query sees: window, causal mask, tiles
+void AddCausesOfRanges(Causes* causes);          // of keys: lost, twice, seen though hidden
+void AddCausesOfPairs(Causes* causes);           // of query and key
+void AddCausesOfMasks(Causes* causes);           // other rows of the mask, or none
+void AddCausesOfNumbers(Causes* causes);         // sinks, scale, keys of zeros, shares of ranges
+void AddCausesOfHeads(Causes* causes);           // other heads and batch rows
+void AddCausesOfValues(Causes* causes);          // other rows of V, V out of K
+void AddCausesOfStaleRows(Causes* causes);       // rows of K and V that stand nowhere
+void AddCausesOfPages(Causes* causes);           // other pages
+void AddCausesOfExchangedPages(Causes* causes);  // pages in each other's place
+void AddCausesOfScales(Causes* causes);          // codes that meet scales of another place
 
 // What a row becomes where its scores are computed anew.
 struct Rescored {
@@ -133,10 +150,15 @@ Mixture Rescore(const SeenProblem& problem, const SeenRow& row, const Rescored& 
 // Chooses by the rule above; fills what was tried, and the cause. The named one, or nullptr.
 const Candidate* NameCause(const Causes& causes, SeenKeys* seen);
 
+// What is asked where that names none: ranges of K or V that hold what stands nowhere.
+const Candidate* NameStaleRanges(Causes* causes, SeenKeys* seen);
+
 // All of it. Where few rows fail by themselves, rows over all of the output are asked first.
 SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
                     const RowsToExplain& rows);
 
+// "one key", "5 keys".
+std::string CountText(int64_t n, const std::string& one);
 // "keys 64 to 127 (page 1 of 16 pages of 64)".
 std::string KeysText(int64_t from, int64_t to, int64_t kv_len);
 

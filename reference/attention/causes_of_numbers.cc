@@ -15,25 +15,6 @@
 namespace kvcheck {
 namespace {
 
-std::vector<size_t> EveryRow(const Causes& causes) {
-  std::vector<size_t> all(causes.rows().size());
-  for (size_t r = 0; r < all.size(); ++r) all[r] = r;
-  return all;
-}
-
-// Rows that are computed anew in one try, so that a try takes a bounded time.
-std::vector<size_t> FewRows(const Causes& causes) {
-  constexpr int64_t kMostKeys = 1 << 17;
-  const std::vector<size_t>& screen = causes.problem().screen;
-  const auto count = static_cast<size_t>(
-      std::clamp<int64_t>(kMostKeys / causes.problem().kv_len, 2, std::ssize(screen)));
-  std::vector<size_t> few;
-  for (size_t i = 0; i < std::min(count, screen.size()); ++i) {
-    few.push_back(screen[i * screen.size() / std::min(count, screen.size())]);
-  }
-  return few;
-}
-
 // Where a function of one number is smallest, between two others and to within `least`; by the
 // golden section.
 template <typename Function>
@@ -137,7 +118,7 @@ void AddZeroKeys(Causes* causes) {
       return mixture;
     };
   };
-  const std::vector<size_t> all = EveryRow(*causes);
+  const std::vector<size_t> all = causes->AllRows();
   // Where they outweigh all others a thousand times, the output is nothing.
   double most = 1;
   for (const SeenRow& row : causes->rows()) {
@@ -244,7 +225,7 @@ std::vector<KnownFactor> KnownFactors(double scale) {
 // The factor of the scores that fits best.
 class Scale {
  public:
-  explicit Scale(Causes* causes) : causes_(*causes), few_(FewRows(*causes)) {}
+  explicit Scale(Causes* causes) : causes_(*causes), few_(causes->FewRows()) {}
 
   void Run() {
     const double scale = causes_.c().scale;
@@ -413,7 +394,7 @@ class Merges {
       if (misfit < least) least = misfit, best = at;
     }
     if (best == 0) return 0;
-    const std::vector<size_t> all = EveryRow(causes_);
+    const std::vector<size_t> all = causes_.AllRows();
     least = causes_.Misfit(all, predict(best));
     for (int64_t by = step / 2; by > 0; by /= 2) {
       for (const int64_t other : {best - by, best + by}) {

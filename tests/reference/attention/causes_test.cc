@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <numbers>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -296,8 +297,263 @@ TEST(Causes, NameWhatIsReadFromElsewhere) {
       }
     };
   };
-  ExpectNamed(JudgePlanted("", stale("v")), "V row wrong", "row 77 of V");
-  ExpectNamed(JudgePlanted("", stale("k")), "weight of a key wrong", "the weight of key 77");
+  ExpectNamed(JudgePlanted("", stale("v")), "V row wrong",
+              "V of key 77 is not what the case holds (a stale or never written row): off by ");
+  ExpectNamed(JudgePlanted("", stale("k")), "weight of a key wrong",
+              "the scores of key 77 are not those of the case");
+}
+
+// Rows [from, to) of every head of K or V, or both, hold numbers that stand in no tensor of the
+// case.
+std::function<void(Planted*)> Stale(const std::vector<const char*>& names, int64_t from, int64_t to,
+                                    int64_t kv_len = 200, double size = 1) {
+  return [=](Planted* planted) {
+    uint64_t state = 1;
+    for (const char* name : names) {
+      Tensor& tensor = planted->inputs.at(name);
+      std::vector<double> values(static_cast<size_t>(tensor.ElementCount()));
+      DecodeTo(tensor, 0, values);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto row = static_cast<int64_t>(i / 64) % kv_len;
+        if (row < from || row >= to) continue;
+        // About normal: the sum of twelve even numbers.
+        values[i] = -6;
+        for (int n = 0; n < 12; ++n) {
+          state = state * 6364136223846793005U + 1442695040888963407U;
+          values[i] += static_cast<double>(state >> 11) * 0x1p-53;
+        }
+        values[i] *= size;
+      }
+      EncodeFrom(values, tensor.dtype, tensor.bytes.data(), ConvertRule());
+    }
+  };
+}
+
+TEST(Causes, NameRangesOfVThatStandNowhere) {
+  // Of 12 rows a head: a page of more keys than rows, and a range of fewer.
+  ExpectNamed(JudgePlanted("", Stale({"v"}, 64, 80)), "V rows wrong",
+              "V of keys 64 to 79 (page 4 of 13 pages of 16) is not what the case holds (stale or "
+              "never written rows)");
+  ExpectNamed(JudgePlanted("", Stale({"v"}, 101, 107)), "V rows wrong",
+              "V of keys 101 to 106 is not what the case holds");
+  ExpectNamed(JudgePlanted("", Stale({"v"}, 64, 128)), "V rows wrong",
+              "V of keys 64 to 127 (page 1 of 4 pages of 64) is not what the case holds");
+}
+
+TEST(Causes, NameRangesOfKThatStandNowhere) {
+  ExpectNamed(JudgePlanted("", Stale({"k"}, 64, 80)), "K rows wrong",
+              "the scores of keys 64 to 79 (page 4 of 13 pages of 16) are not those of the case");
+  ExpectNamed(JudgePlanted("", Stale({"k"}, 31, 40)), "K rows wrong",
+              "the scores of keys 31 to 39 are not those of the case");
+}
+
+TEST(Causes, NamePagesThatStandNowhere) {
+  const OutputVerdict out = JudgePlanted("", Stale({"k", "v"}, 96, 112));
+  EXPECT_EQ(out.cause, "rows not read");
+  ASSERT_FALSE(out.hints.empty());
+  EXPECT_NE(
+      out.hints[0].find("keys 96 to 111 (page 6 of 13 pages of 16) are not read: what stands "
+                        "in the place of their V, or of K and V, is in no tensor of the case"),
+      std::string::npos)
+      << out.hints[0];
+  const auto zeros = [](Planted* planted) {
+    for (const char* name : {"k", "v"}) {
+      Tensor& tensor = planted->inputs.at(name);
+      const size_t row = 64 * SizeInBytes(tensor.dtype);
+      for (size_t head = 0; head < 2; ++head) {
+        std::memset(&tensor.bytes[(head * 200 + 96) * row], 0, 16 * row);
+      }
+    }
+  };
+  ExpectNamed(JudgePlanted("", zeros), "keys are zeros",
+              "K and V of keys 96 to 111 (page 6 of 13 pages of 16) are read as zeros");
+}
+
+// As many free numbers as there are equations explain anything: of heads of one row each, only what
+// is missing can be said, and nothing where what stands there outweighs it.
+TEST(Causes, SayOfStaleRowsNoMoreThanRowsCanTell) {
+  const Case any =
+      ParseCase("attention hq=2 hkv=2 l=1 t=200 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:7");
+  for (const double size : {1.0, 30.0}) {
+    Planted planted = {std::get<AttentionCase>(any), GenerateInputs(any, Profile()), {}};
+    const TensorMap inputs = planted.inputs;
+    Stale({"v"}, 64, 80, 200, size)(&planted);
+    SimulatedKernel kernel(KernelPlan(), Profile(), planted.rules);
+    const TensorMap answer = Answer(&kernel, planted.c, planted.inputs);
+    const AttentionSource source(planted.c, Profile(), KernelPlan(), inputs);
+    const OutputVerdict out = Judge(source, MemorySink(answer)).outputs[0];
+    EXPECT_EQ(out.outcome, Outcome::kFail);
+    if (size > 1) {
+      EXPECT_EQ(out.cause, "") << out.hints[0];
+    } else {
+      EXPECT_TRUE(out.cause.empty() || out.cause == "rows not read") << out.hints[0];
+    }
+  }
+}
+
+TEST(Causes, DoNotTakeArithmeticForStaleRows) {
+  // A denominator of eight bits: a factor of each row.
+  const auto factor = [](const QueryIndex& query) {
+    return 1 + 0x1p-8 * std::sin(static_cast<double>(query.query_head * 31 + 7 * query.query));
+  };
+  const OutputVerdict denominator = JudgePlanted("", [factor](Planted* planted) {
+    planted->rules.output = [factor](const AttentionCase&, const QueryIndex& query,
+                                     std::span<double> out) {
+      for (double& value : out) value *= factor(query);
+    };
+  });
+  EXPECT_EQ(denominator.cause.find("rows wrong"), std::string::npos) << denominator.hints[0];
+  const OutputVerdict weights = JudgePlanted("", [](Planted* planted) {
+    planted->rules.p_step = [](double p) {
+      return p > 0 ? std::exp2(std::round(std::log2(p))) : p;
+    };
+  });
+  EXPECT_EQ(weights.outcome, Outcome::kFail);
+  EXPECT_EQ(weights.cause.find("rows wrong"), std::string::npos) << weights.hints[0];
+  // Keys here and there that are lost.
+  const OutputVerdict lost = JudgePlanted(
+      "", OnKeys([](const QueryIndex& query, int32_t key) {
+        return (key * 7919) % 11 == 3 || (key * 104729) % 23 == query.batch + 5 ? 0 : 1;
+      }));
+  EXPECT_EQ(lost.cause.find("rows wrong"), std::string::npos) << lost.hints[0];
+}
+
+void ExchangeRows(Planted* planted, const char* name, size_t a, size_t b, size_t count) {
+  Tensor& tensor = planted->inputs.at(name);
+  const size_t row = 64 * SizeInBytes(tensor.dtype);
+  for (size_t head = 0; head < 2; ++head) {
+    std::swap_ranges(&tensor.bytes[(head * 200 + a) * row],
+                     &tensor.bytes[(head * 200 + a) * row] + count * row,
+                     &tensor.bytes[(head * 200 + b) * row]);
+  }
+}
+
+TEST(Causes, NamePagesThatAreExchanged) {
+  // K and V together matter only where a window hides one of the two.
+  ExpectNamed(JudgePlanted("mask=causal_bottom_right+window:90",
+                           [](Planted* planted) {
+                             for (const char* name : {"k", "v"}) {
+                               ExchangeRows(planted, name, 32, 144, 16);
+                             }
+                           }),
+              "page replaced", "keys 144 to 159) is read from page 2 of the same sequence");
+  for (const char* name : {"k", "v"}) {
+    ExpectNamed(
+        JudgePlanted("", [name](Planted* planted) { ExchangeRows(planted, name, 32, 144, 16); }),
+        "pages exchanged", "K or V (not both) of pages 2 and 9 (pages of 16) are exchanged");
+  }
+  ExpectNamed(JudgePlanted("mask=causal_bottom_right+window:120",
+                           [](Planted* planted) {
+                             for (const char* name : {"k", "v"}) {
+                               ExchangeRows(planted, name, 64, 144, 32);
+                             }
+                           }),
+              "pages exchanged", "pages 4 and 9 (pages of 16) are exchanged");
+}
+
+TEST(Causes, NameAPageThatStandsTwice) {
+  const auto repeat = [](const std::vector<const char*>& names) {
+    return [names](Planted* planted) {
+      for (const char* name : names) {
+        Tensor& tensor = planted->inputs.at(name);
+        const size_t row = 64 * SizeInBytes(tensor.dtype);
+        for (size_t head = 0; head < 2; ++head) {
+          std::memcpy(&tensor.bytes[(head * 200 + 48) * row],
+                      &tensor.bytes[(head * 200 + 128) * row], 16 * row);
+        }
+      }
+    };
+  };
+  const std::string text = "(pages of 16: keys 48 to 63) is read from page 8 of the same sequence";
+  ExpectNamed(JudgePlanted("", repeat({"k", "v"})), "page replaced", "page 3 " + text);
+  ExpectNamed(JudgePlanted("", repeat({"v"})), "page replaced", "V of page 3 " + text);
+  ExpectNamed(JudgePlanted("", repeat({"k"})), "page replaced", "K of page 3 " + text);
+}
+
+TEST(Causes, NameEdgesBySequence) {
+  const auto drop_last = [](int64_t of_first, int64_t of_second) {
+    return [=](Planted* planted) {
+      planted->rules.visible = [=](const AttentionCase&, const QueryIndex& query, VisibleSet* set) {
+        const int64_t lost = query.batch == 0 ? of_first : of_second;
+        set->keys.resize(set->keys.size() - static_cast<size_t>(lost));
+      };
+    };
+  };
+  const std::string causal = "b=2 mask=causal_bottom_right";
+  ExpectNamed(JudgePlanted(causal, drop_last(3, 7)), "last keys missing",
+              "in batch row 0 the last 3 keys that a query sees are left out, in batch row 1 the "
+              "last 7 keys that a query sees are left out");
+  ExpectNamed(JudgePlanted(causal, drop_last(0, 5)), "last keys missing",
+              "the last 5 keys that a query sees are left out in batch row 1");
+  ExpectNamed(JudgePlanted("b=2 mask=causal_bottom_right+window:50",
+                           [](Planted* planted) {
+                             planted->rules.visible = [](const AttentionCase&,
+                                                         const QueryIndex& query, VisibleSet* set) {
+                               if (query.batch == 1)
+                                 set->keys.erase(set->keys.begin(), set->keys.begin() + 9);
+                             };
+                           }),
+              "window off", "the window is 9 keys too short: 41 in place of 50 in batch row 1");
+}
+
+TEST(Causes, NameAnotherCauseInEachSequence) {
+  const OutputVerdict out = JudgePlanted("b=2", OnKeys([](const QueryIndex& query, int32_t key) {
+                                           if (query.batch == 0)
+                                             return key >= 32 && key < 48 ? 0 : 1;
+                                           return key >= 100 && key < 130 ? 2 : 1;
+                                         }));
+  ExpectNamed(
+      out, "several causes",
+      "in batch row 0 keys 32 to 47 (page 2 of 13 pages of 16) are left out; in batch row 1 "
+      "keys 100 to 129 are counted twice");
+}
+
+OutputVerdict JudgeCodes(const std::string& format, const std::function<void(TensorMap*)>& edit) {
+  const Case any =
+      ParseCase("attention hq=8 hkv=2 l=3 t=100 d=64 q=bf16 out=bf16 data=gauss:7 k=" + format +
+                " v=" + format);
+  const TensorMap inputs = GenerateInputs(any, Profile());
+  TensorMap edited = inputs;
+  edit(&edited);
+  SimulatedKernel kernel(KernelPlan(), Profile(), {});
+  const TensorMap answer = Answer(&kernel, std::get<AttentionCase>(any), edited);
+  const AttentionSource source(std::get<AttentionCase>(any), Profile(), KernelPlan(), inputs);
+  return Judge(source, MemorySink(answer)).outputs[0];
+}
+
+TEST(Causes, NameScalesOfAnotherPlace) {
+  // Numbers of a plane moved by so many, in each head.
+  const auto moved = [](const std::string& plane, std::ptrdiff_t by, size_t parts) {
+    return [=](TensorMap* inputs) {
+      std::vector<std::byte>& bytes = inputs->at(plane).bytes;
+      const size_t part = bytes.size() / parts;
+      const auto size = static_cast<std::ptrdiff_t>(SizeInBytes(inputs->at(plane).dtype));
+      for (size_t at = 0; at < bytes.size(); at += part) {
+        const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+        std::rotate(begin, begin + by * size, begin + static_cast<std::ptrdiff_t>(part));
+      }
+    };
+  };
+  const std::string affine = "affine:4:g32:bf16", fp8 = "fp8:e4m3fn:token:bf16";
+  ExpectNamed(JudgeCodes(affine, moved("k_scales", 1, 200)), "scales of another place",
+              "scales of K are those of the next group");
+  ExpectNamed(JudgeCodes(affine,
+                         [&](TensorMap* inputs) {
+                           moved("v_scales", 1, 200)(inputs);
+                           moved("v_biases", 1, 200)(inputs);
+                         }),
+              "scales of another place", "scales and biases of V are those of the next group");
+  ExpectNamed(JudgeCodes(affine, moved("v_scales", 200, 1)), "scales of another place",
+              "scales of V are those of the next key/value head");
+  ExpectNamed(JudgeCodes(fp8,
+                         [](TensorMap* inputs) {
+                           Tensor& scales = inputs->at("k_scales");
+                           for (size_t head = 0; head < 2; ++head) {
+                             std::memmove(&scales.bytes[head * 400], &scales.bytes[head * 400 + 4],
+                                          396);
+                           }
+                         }),
+              "scales of another place", "scales of K are those of the next token");
 }
 
 TEST(Causes, NameNothingThatHasNoName) {
