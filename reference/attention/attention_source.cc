@@ -109,7 +109,7 @@ struct AttentionSource::HeadCache {
 };
 
 AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile, const Plan& plan,
-                                 const TensorMap& inputs)
+                                 const TensorMap& inputs, const AttentionSource* other)
     : case_(c),
       profile_(profile),
       arithmetic_(Resolve(plan, profile, c)),
@@ -117,7 +117,8 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
       mask_((CheckInputs(c, inputs), c), profile, inputs),
       rows_per_head_(c.query_heads / c.kv_heads * c.query_len),
       tiles_per_head_((rows_per_head_ + kRowsPerTile - 1) / kRowsPerTile),
-      heads_(std::make_unique<HeadCache>()) {
+      heads_(std::make_shared<HeadCache>()) {
+  if (other != nullptr && HasHeadsOf(*other)) heads_ = other->heads_;
   // K twice, as rows and as tiles, and V.
   const double head_bytes = 8.0 * static_cast<double>(c.kv_len) *
                             (2 * static_cast<double>(c.k_dim) + static_cast<double>(c.v_dim));
@@ -156,6 +157,15 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
 }
 
 AttentionSource::~AttentionSource() = default;
+
+bool AttentionSource::HasHeadsOf(const AttentionSource& other) const {
+  const AttentionCase& c = other.case_;
+  return &inputs_ == &other.inputs_ && profile_ == other.profile_ && case_.k == c.k &&
+         case_.v == c.v && case_.q == c.q && case_.batch == c.batch &&
+         case_.kv_heads == c.kv_heads && case_.kv_len == c.kv_len && case_.k_dim == c.k_dim &&
+         case_.v_dim == c.v_dim && case_.against_original == c.against_original &&
+         arithmetic_.Detail() == other.arithmetic_.Detail();
+}
 
 int64_t AttentionSource::TileCount() const {
   return case_.batch * case_.kv_heads * tiles_per_head_;
@@ -529,7 +539,8 @@ std::vector<int64_t> AttentionSource::UnusualRows(int, int64_t most) const {
 }
 
 std::vector<OtherReading> AttentionSource::OtherReadings(int output) const {
-  return ReadingsOf({case_, profile_, arithmetic_, inputs_}, outputs_[static_cast<size_t>(output)]);
+  return ReadingsOf({case_, profile_, arithmetic_, inputs_, *this},
+                    outputs_[static_cast<size_t>(output)]);
 }
 
 std::shared_ptr<const SeenKeys> AttentionSource::Seen(int output, const RowsToExplain& rows) const {
@@ -546,7 +557,7 @@ std::vector<OtherReading> AttentionSource::Completions(int output, int64_t row,
   const auto head = Head(query.batch, query.query_head / (case_.query_heads / case_.kv_heads));
   std::vector<double> q(static_cast<size_t>(case_.k_dim));
   DecodeTo(Get(inputs_, "q"), row * case_.k_dim, q);
-  return CompletionsOf({case_, profile_, arithmetic_, inputs_},
+  return CompletionsOf({case_, profile_, arithmetic_, inputs_, *this},
                        outputs_[static_cast<size_t>(output)], {query, q, *head, got});
 }
 

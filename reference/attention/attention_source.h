@@ -30,8 +30,9 @@ inline constexpr std::string_view kLseOfOthers =
 class AttentionSource : public ExpectedSource {
  public:
   // inputs must outlive the source. Errors: kMissingData as CheckInputs; kIllegalCase.
+  // other: of the same inputs; where its K and V are those of this case, they are decoded once.
   AttentionSource(const AttentionCase& c, const Profile& profile, const Plan& plan,
-                  const TensorMap& inputs);
+                  const TensorMap& inputs, const AttentionSource* other = nullptr);
   ~AttentionSource() override;
 
   const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
@@ -60,6 +61,8 @@ class AttentionSource : public ExpectedSource {
   // was one.
   std::vector<uint8_t> AcceptRows(const HeadData& head, const TileRequest& request,
                                   std::vector<ExpectedTile>* tiles) const;
+  // Whether K and V decode to the numbers of the other's.
+  bool HasHeadsOf(const AttentionSource& other) const;
   // The context of one row; q must hold k_dim doubles and outlive it.
   RowContext MakeContext(const QueryIndex& query, const HeadData& head,
                          std::vector<double>* q) const;
@@ -73,7 +76,7 @@ class AttentionSource : public ExpectedSource {
   std::vector<OutputInfo> outputs_;
   int64_t rows_per_head_ = 0;  // query heads of a key/value head times L
   int64_t tiles_per_head_ = 0;
-  std::unique_ptr<HeadCache> heads_;
+  std::shared_ptr<HeadCache> heads_;
 };
 
 }  // namespace kvcheck

@@ -468,7 +468,7 @@ class Completions {
       try {
         if (!edit) {
           return std::make_shared<AttentionSource>(c, asked.profile, asked.arithmetic.declared,
-                                                   asked.inputs);
+                                                   asked.inputs, &asked.source);
         }
         auto owned = std::make_shared<OwnedInputs>();
         owned->inputs = asked.inputs;

@@ -39,6 +39,7 @@ struct OperandRows {
 struct OperandDetail {
   bool parts = false;     // of codes that the kernel dequantizes
   bool in_basis = false;  // the stored basis, of formats that rotate rows
+  bool operator==(const OperandDetail&) const = default;
 };
 
 // Decodes one head. against_original: hi holds the originals and codec_error the codec's bound.

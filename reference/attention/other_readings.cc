@@ -95,7 +95,7 @@ class Readings {
       edit(&c, &profile);
       try {
         return std::make_shared<AttentionSource>(c, profile, asked.arithmetic.declared,
-                                                 asked.inputs);
+                                                 asked.inputs, &asked.source);
       } catch (const Error&) {
         return nullptr;  // no such question
       }
@@ -149,7 +149,8 @@ class Readings {
       wide.op->dtype = DType::kFloat64;
       wide.scores = DType::kFloat64;
       try {
-        return std::make_shared<AttentionSource>(asked.c, asked.profile, wide, asked.inputs);
+        return std::make_shared<AttentionSource>(asked.c, asked.profile, wide, asked.inputs,
+                                                 &asked.source);
       } catch (const Error&) {
         return nullptr;  // contradicts the case
       }
@@ -323,7 +324,8 @@ class Readings {
       }
       reading.sources.push_back([asked = asked_, plan = std::move(suspect.plan)]() -> Made {
         try {
-          return std::make_shared<AttentionSource>(asked.c, asked.profile, plan, asked.inputs);
+          return std::make_shared<AttentionSource>(asked.c, asked.profile, plan, asked.inputs,
+                                                   &asked.source);
         } catch (const Error&) {
           return nullptr;  // contradicts the case
         }

@@ -14,12 +14,15 @@
 
 namespace kvcheck {
 
+class AttentionSource;
+
 // What an AttentionSource is made of; inputs must outlive the readings and their sources.
 struct AskedAttention {
   const AttentionCase& c;
   const Profile& profile;
   const Arithmetic& arithmetic;
   const TensorMap& inputs;
+  const AttentionSource& source;  // whose decoded K and V serve other questions about them
 };
 
 // Those that apply to the case and could change this output, mistakes before declarations.

@@ -91,14 +91,14 @@ class Block {
     std::vector<double> s, e;
     for (size_t r = 0; r < rows_.size(); ++r) {
       const RowQuestion& row = rows_[r].owned->question;
-      const double* dot = &dots[r * stride] - first_tile * kKeyTile;
+      const double* dot = &dots[r * stride];
       s.resize(row.keys.size()), e.resize(row.keys.size());
       RowFacts& facts = facts_[r];
       facts.lowest = std::numeric_limits<double>::infinity();
       facts.max = row.has_sink ? row.sink : -std::numeric_limits<double>::infinity();
       for (size_t j = 0; j < s.size(); ++j) {
         double x = 0;
-        FinishScore(row, j, dot[row.keys[j]], &x, &s[j]);
+        FinishScore(row, j, dot[row.keys[j] - first_tile * kKeyTile], &x, &s[j]);
         facts.x_largest = Max(facts.x_largest, Abs(x));
         facts.max = Max(facts.max, s[j]);
         facts.lowest = std::min(facts.lowest, s[j]);
@@ -119,8 +119,8 @@ class Block {
     }
     if (row.has_sink) facts->sink_e = Exp(row.sink - facts->max);
     facts->denominator = sum + facts->sink_e;
-    double* w = &w_[r * Keys()] - first_;
-    for (size_t j = 0; j < e.size(); ++j) w[row.keys[j]] = e[j];
+    double* w = &w_[r * Keys()];
+    for (size_t j = 0; j < e.size(); ++j) w[row.keys[j] - first_] = e[j];
     if (z_.empty()) return;
     // Weights that may be subnormal numbers of P's type are rounded by more than u_p, and those
     // next to 1 by less.
@@ -128,12 +128,12 @@ class Block {
     const double least = unit * a_.eta_p / a_.u_p * (1 + kOfSums);
     const double most =
         a_.p_cut ? 1 - a_.u_p * (1 + kOfSums) : std::numeric_limits<double>::infinity();
-    double* z = &z_[r * Keys()] - first_;
+    double* z = &z_[r * Keys()];
     double others = 0;
     for (size_t j = 0; j < e.size(); ++j) {
       const bool is_rounded = e[j] >= least && e[j] <= most;
       const double square = is_rounded ? e[j] * e[j] : 0;
-      z[row.keys[j]] = square;
+      z[row.keys[j] - first_] = square;
       facts->weight_squares += square;
       others += is_rounded ? 0 : e[j];
     }

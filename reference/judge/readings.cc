@@ -85,13 +85,10 @@ class Candidate {
     return reordered_.has_value() || reading_.of_every_row || every_row_;
   }
 
-  // Whether these rows of a tile are what some source expects; what they prove is not kept.
-  bool MayExplain(const TileSpan& span, const JudgedTile& judged,
-                  const std::vector<int64_t>& rows) const {
-    std::vector<size_t> open;
-    for (const int64_t row : rows) open.push_back(static_cast<size_t>(row - span.first_row));
-    const RowSample sample({rows});
-    return ExplainsRows(span, judged, std::move(open), &sample,
+  // Whether a row of a tile is what some source expects; what it proves is not kept.
+  bool MayExplain(const TileSpan& span, const JudgedTile& judged, int64_t row) const {
+    const RowSample sample({std::vector<int64_t>{row}});
+    return ExplainsRows(span, judged, {static_cast<size_t>(row - span.first_row)}, &sample,
                         [](const ExpectedTile&, const Evaluation&, size_t) {});
   }
 
@@ -240,8 +237,11 @@ Candidates Surviving(const OutputView& view, const std::vector<TileSpan>& spans,
   Candidates alive;
   for (const OtherReading& reading : readings) {
     auto candidate = std::make_unique<Candidate>(view, reading, every_row);
-    if (!candidate->empty() && candidate->MayExplain(*first, *first_judged, few) &&
-        candidate->Explains(*first, *first_judged)) {
+    const bool may_explain =
+        !candidate->empty() && std::all_of(few.begin(), few.end(), [&](int64_t row) {
+          return candidate->MayExplain(*first, *first_judged, row);
+        });
+    if (may_explain && candidate->Explains(*first, *first_judged)) {
       alive.push_back(std::move(candidate));
     }
   }
