@@ -144,6 +144,7 @@ class Tallier {
     if (!use_.empty()) std::fill_n(use_.data() + run.begin, count, uint8_t{1});
     if (IsAccepted(run.begin)) {
       tally_.with_share += static_cast<int64_t>(count);
+      tally_.counts.accepted += static_cast<int64_t>(count);
       return;
     }
     if (info_.claim == Claim::kAccuracy) AddSharesOfInputs(run.begin, run.end);
@@ -357,7 +358,11 @@ class Tallier {
     if (state == ElementState::kAlternative) return;
     if (state == ElementState::kFailed) AddFailure(i);
     AddNumbers(i, state, got, expected);
-    if (!IsAccepted(i)) KeepWorse(i);
+    if (IsAccepted(i)) {
+      ++tally_.counts.accepted;
+    } else {
+      KeepWorse(i);
+    }
   }
 
   void AddNumbers(size_t i, ElementState state, double got, double expected) {
@@ -457,6 +462,7 @@ void OutputTally::Merge(const OutputTally& other) {
   counts.on_reference_bound += other.counts.on_reference_bound;
   counts.unresolved += other.counts.unresolved;
   counts.left_out += other.counts.left_out;
+  counts.accepted += other.counts.accepted;
   AddTo(other.alternatives, &alternatives);
   AddTo(other.not_judged, &not_judged);
   AddTo(other.unbounded_rows, &unbounded_rows);

@@ -113,6 +113,9 @@ struct JudgeCounts {
   int64_t left_out = 0;    // not in the sample
   int64_t loose = 0;       // of a chosen tolerance: not as expected, and the tolerance is more than
                            // kVacuousShare of the data
+  // Of judged: of rows that passed by a lower bound of their tolerance. How large their errors are
+  // beside the tolerance is not known: no ratio, no worst element has them.
+  int64_t accepted = 0;
   bool operator==(const JudgeCounts&) const = default;
 };
 

@@ -187,7 +187,8 @@ void OutputFields(Coder* coder, Output& output) {
   for (auto* count :
        {&counts.elements, &counts.judged, &counts.failed, &counts.failed_by_noise,
         &counts.unconstrained, &counts.undefined, &counts.unbounded, &counts.free,
-        &counts.on_reference_bound, &counts.unresolved, &counts.left_out, &counts.loose}) {
+        &counts.on_reference_bound, &counts.unresolved, &counts.left_out, &counts.loose,
+        &counts.accepted}) {
     coder->Number(*count);
   }
   for (auto& rows : output.rows_at) coder->Number(rows);

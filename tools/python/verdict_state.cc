@@ -43,9 +43,9 @@ void Fields(Io& io, SampleReport& x) {
 template <typename Io>
 void Fields(Io& io, JudgeCounts& x) {
   auto& [elements, judged, failed, failed_by_noise, unconstrained, undefined, unbounded, free,
-         on_reference_bound, unresolved, left_out, loose] = x;
+         on_reference_bound, unresolved, left_out, loose, accepted] = x;
   io(elements, judged, failed, failed_by_noise, unconstrained, undefined, unbounded, free,
-     on_reference_bound, unresolved, left_out, loose);
+     on_reference_bound, unresolved, left_out, loose, accepted);
 }
 
 template <typename Io>

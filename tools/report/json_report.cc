@@ -54,6 +54,7 @@ Json CountsJson(const JudgeCounts& counts) {
           {"free", counts.free},
           {"on_reference_bound", counts.on_reference_bound},
           {"unresolved", counts.unresolved},
+          {"accepted", counts.accepted},
           {"left_out", counts.left_out},
           {"loose", counts.loose}};
 }

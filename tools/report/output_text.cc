@@ -64,6 +64,7 @@ std::string CountsText(const OutputVerdict& output) {
       {counts.unbounded, "without a bound"},
       {counts.free, "free"},
       {counts.left_out, "not in the sample"},
+      {counts.accepted, "accepted by a lower bound of their tolerance"},
       {counts.on_reference_bound, "within the reference's own error alone"},
       {counts.unresolved, "beyond the reference's precision"},
       {counts.loose, "not as expected within a tolerance above a tenth of the data"},

@@ -144,6 +144,8 @@ TEST(RowBlock, VerdictsAreThoseOfRowsWrittenOut) {
   const Verdict passed = Judge(source, right, options);
   EXPECT_EQ(passed.outcome, Outcome::kPass);
   EXPECT_EQ(passed.outputs[0].counts.judged, 2 * 64 * 32);
+  // All rows but the 32 of each head that statistics look at.
+  EXPECT_EQ(passed.outputs[0].counts.accepted, 2 * 32 * 32);
   // Twice the value, in a row that would have been accepted.
   const int64_t element = (64 + 4) * 32 + 7;
   uint16_t code = 0;

@@ -31,7 +31,7 @@ SignedVerdict Sample() {
   output.rule = "derived bound";
   output.dtype = DType::kBFloat16;
   output.shape = "B=1";
-  output.counts = {100, 90, 80, 1, 2, 3, 4, 5, 6, 7};
+  output.counts = {100, 90, 80, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   output.special_lines = {"1 NaN"};
   output.median_bound_share = 0.25;
   output.warnings = {"w"};
