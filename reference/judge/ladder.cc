@@ -118,6 +118,7 @@ void ReplaceRows(const OutputInfo& info, ExpectedTile finer, const SpecialPolicy
   ExpectedTile& tile = settled->tile;
   const auto rows = static_cast<size_t>(tile.row_count);
   const auto length = static_cast<size_t>(info.row_length);
+  TakeGiven(settled->observed, &finer);
   if (settled->row_precision.empty()) settled->row_precision.assign(rows, tile.precision);
   if (!settled->contradiction.has_value()) {
     settled->contradiction = FindContradiction(tile, finer, info.row_length);

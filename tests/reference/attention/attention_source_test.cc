@@ -415,6 +415,29 @@ TEST(AttentionSource, TheLseOfAQueryWithoutKeysIsJudged) {
   }
 }
 
+// A row that is asked again for its output keeps what its log-sum-exp may be besides.
+TEST(AttentionSource, TheLseOfAQueryWithoutKeysStandsBesideAWrongOutput) {
+  AttentionCase c = std::get<AttentionCase>(ParseCase(
+      "attention hq=1 hkv=1 l=3 t=5 d=8 q=f32 k=f32 v=f32 out=f32 lse=natural data=gauss:1"));
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  c.mask.array = MaskArrayKind::kBoolean;
+  c.mask.axes = MaskAxes::kLT;
+  Tensor mask(DType::kBool, {{"L", 3}, {"T", 5}});
+  std::fill_n(mask.bytes.begin(), 10, std::byte{1});
+  inputs["mask"] = mask;
+  const AttentionSource source(c, {}, ParsePlan("base=plain_f32"), inputs);
+  const auto tiles = source.Tiles(0, {});
+  Tensor out(c.out, source.Outputs()[0].shape), lse(DType::kFloat32, source.Outputs()[1].shape);
+  EncodeFrom(tiles[0].value, out.dtype, out.bytes.data());
+  out.As<float>()[2 * 8] = 1;  // of the last query, where 0 is expected
+  std::vector<double> values = tiles[1].value;
+  values[2] = -5e4;
+  EncodeFrom(values, lse.dtype, lse.bytes.data());
+  const Verdict verdict = Judge(source, MemorySink(TensorMap{{"out", out}, {"lse", lse}}));
+  EXPECT_EQ(verdict.outputs.at(0).counts.failed, 1);
+  EXPECT_EQ(verdict.outputs.at(1).outcome, Outcome::kPass);
+}
+
 // A range without keys in a merge of partial results: q = 1, k the log-sum-exps, v the outputs.
 TEST(AttentionSource, AKeyOfMinusInfinityWeighsNothing) {
   const auto c =
