@@ -1,7 +1,7 @@
 // The vectorised evaluator: the definition of definition.h in double and double-double, the same
 // operations in the same order per element, arranged so that the compiler vectorises over keys
 // (scores, exp) and over channels (sums). Built for several instruction sets and dispatched at run
-// time; all give the same bits.
+// time; all give the same bits, but for ScoreBlock and SumBlock.
 
 #ifndef REFERENCE_ATTENTION_EVALUATE_H_
 #define REFERENCE_ATTENTION_EVALUATE_H_
@@ -44,7 +44,8 @@ void SquareCells(const CellOrder& order, const double* v, int64_t columns, const
 void SumRuns(const RowQuestion& row, std::span<const int32_t> run, int64_t runs,
              std::span<const double> p, double* prefix, double* largest_mass, double* squares);
 
-// Products for several rows of a head at once (EvaluateKernels::block_scores, block_sums).
+// Products for several rows of a head at once (EvaluateKernels::block_scores, block_sums): fused
+// where the instruction set has that, and so the only numbers whose bits depend on it.
 // first_tile: of K's tiles of kKeyTile keys.
 void ScoreBlock(const HeadData& head, std::span<const double> q, int64_t first_tile, int64_t tiles,
                 double* dot);

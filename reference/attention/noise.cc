@@ -557,9 +557,10 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
   noise.slack.assign(channels, 0);
   noise.truncation.assign(channels, 0);
   noise.denominator_error = DenominatorError(a, w);
-  const double u_fixed = additions.follows ? a.u_a : additions.u;
-  const double fixed = Gamma(additions.one_way, u_fixed) * a.cut_pv.size + Gamma(a.c_p, a.u_a) +
-                       a.cut_pv.lost + (a.merge == MergeKind::kNone ? 0 : a.u_weight);
+  const double one_way = additions.follows ? Gamma(additions.one_way, a.u_a)
+                                           : Gamma(additions.one_way, additions.u) * a.cut_pv.size;
+  const double fixed = one_way + Gamma(a.c_p, a.u_a) + a.cut_pv.lost +
+                       (a.merge == MergeKind::kNone ? 0 : a.u_weight);
   for (size_t c = 0; c < channels; ++c) {
     const ChannelSums& sums = question.sums[c];
     const double o = std::fabs(sums.o);
@@ -577,7 +578,8 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
     const double step = additions.u * (additions.follows ? std::min(o, sums.x) : sums.x);
     const double at_worst = Gamma(additions.random, additions.u) *
                             (additions.follows ? std::min(o, sums.x) : sums.x) / NoiseFactor();
-    noise.of_sums[c] = std::min(additions.random * step * step / 3, at_worst * at_worst);
+    const double of_sums = std::min(additions.random * step * step / 3, at_worst * at_worst);
+    noise.of_sums[c] = of_sums < kNoLimit ? of_sums : 0;  // squares that overflow say nothing
     if (additions.truncates) noise.truncation[c] = Gamma(w.depths.pv, a.u_pv) * std::min(o, sums.x);
   }
   return noise;

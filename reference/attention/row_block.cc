@@ -17,6 +17,8 @@ constexpr double kU = 0x1p-53;
 // Sums in double, of so many keys as a case may have, are off by less; rows whose weights are off
 // by more are not known.
 constexpr double kOfSums = 0x1p-28;
+// Squares of smaller numbers may be subnormal.
+constexpr double kOfSquares = 0x1p-500;
 // Doubles that the scores of a block take, at most.
 constexpr int64_t kMostScores = int64_t{1} << 20;
 
@@ -186,15 +188,17 @@ class Block {
     // |q k| <= |q| |k|. The error of computing in double, as OwnError has it.
     double q_square = 0;
     for (const double q : row.q) q_square += q * q;
-    const double magnitude =
-        Abs(row.scale) * std::sqrt(q_square) * head_.k_norm_largest * (1 + kOfSums);
+    const double lost = std::sqrt(static_cast<double>(row.q.size())) * kOfSquares;
+    const double magnitude = Abs(row.scale) * (std::sqrt(q_square) + lost) *
+                             (head_.k_norm_largest + lost) * (1 + kOfSums);
     double score = (DotError<double>(static_cast<double>(row.q.size())) + 2 * kU) * magnitude +
                    2 * kU * (facts.x_largest + facts.size_largest + facts.bias_largest) + 0x1p-1000;
     if (row.softcap > 0) {
       score += (kTanhError<double> + 4 * kU + kTanhFloor<double>)*row.softcap;
     }
     // Below that distance a weight is 0.
-    const double distance = std::min(facts.max - facts.lowest, 1000.0);
+    const double last = facts.sink_e > 0 ? std::min(facts.lowest, row.sink) : facts.lowest;
+    const double distance = std::min(facts.max - last, 1000.0);
     const double rho = std::expm1(2 * (2 * score + kU * distance)) + 2 * kExpError<double>;
     const double gamma = Gamma(n + 8, kU);
     if (!(4 * (rho + gamma) < kOfSums)) return unknown;
@@ -207,8 +211,10 @@ class Block {
     const double rho_up = most.c[1], factor = most.x[1];
     const double rounding = most.y.empty() ? 0 : most.y[1] / most.x[1];
     // Subnormal weights are rounded by half a spacing, or lost.
-    const double lost = n * (factor * 4 * a_.eta_p + 0x1p-1000);
-    most.t += lost, most.t_plus += lost;
+    const double vanishing = n * (factor * 4 * a_.eta_p + 0x1p-1000);
+    most.t += vanishing;
+    // All keys and the sink; not the first of the extremes, which has no weight.
+    most.t_plus = rho_up + most.sink_c + vanishing;
     if (a_.u_p > 0)
       most.largest_rounding = std::max(most.largest_rounding, 1 + 2 * most.largest_kappa);
 
@@ -231,9 +237,9 @@ class Block {
       ChannelSums& high = above[c];
       const double mass_most = mass * (1 + kOfSums) + floor * (1 + v);
       high.o = size + own, high.mass = mass_most;
-      high.c = rho_up * (mass_most + high.o) + lost * spread + most.sink_c * high.o;
-      high.x = factor * mass_most + lost * v;
-      high.y = rounding * high.x + lost * v * (1 + rounding);
+      high.c = rho_up * (mass_most + high.o) + vanishing * spread + most.sink_c * high.o;
+      high.x = factor * mass_most + vanishing * v;
+      high.y = rounding * high.x + vanishing * v * (1 + rounding);
       high.largest = v, high.spread = spread + own;
       ChannelSums& low = below[c];
       low.o = Max(0.0, size - own);
@@ -241,7 +247,9 @@ class Block {
       rounded_mass[c] = Max(0.0, low.mass - facts.other_weights * (1 + kOfSums) * v);
       low.y = rounds_numerator ? a_.u_p * rounded_mass[c] : 0;
       if (!z_.empty()) {
-        squares[c] = squares_[at] / (facts.denominator * facts.denominator) * (1 - 2 * kOfSums);
+        const double sum = squares_[at] / (facts.denominator * facts.denominator);
+        // Squares that overflow say nothing.
+        squares[c] = std::isfinite(sum) ? sum * (1 - 2 * kOfSums) : 0;
       }
     }
     least.y.assign(1, 0);  // the sums have what is rounded
@@ -265,9 +273,9 @@ class Block {
         return unknown;
       }
     }
-    if (!Shows(r, row_of)) return unknown;
+    if (!Shows(r, row_of, rho + gamma)) return unknown;
     if (context.c->lse != LseKind::kNone &&
-        !EncloseLse(context, facts, extremes.scores, least, rho + gamma, floor, &row_of)) {
+        !EncloseLse(context, facts, extremes.scores, least, most, rho + gamma, floor, &row_of)) {
       return unknown;
     }
     row_of.is_known = true;
@@ -275,19 +283,22 @@ class Block {
   }
 
   // Whether losing the heaviest key would show: two right answers differ by twice the bound.
-  bool Shows(size_t r, const RowEnclosure& enclosure) const {
+  // weights: relative error of a weight, which may be most of what is left beside it.
+  bool Shows(size_t r, const RowEnclosure& enclosure, double weights) const {
     const auto key = static_cast<size_t>(rows_[r].owned->keys[facts_[r].heaviest]);
     const double p = w_[r * Keys() + key - static_cast<size_t>(first_)] / facts_[r].denominator;
     if (!(p < 1)) return false;
+    const double rest = 1 - p + 4 * weights;
     for (size_t c = 0; c < dv_; ++c) {
       const double gap = Abs(head_.v.hi[key * dv_ + c] - enclosure.value[c]) - enclosure.own[c];
-      if (p / (1 - p) * (1 - kOfSums) * gap > 2 * enclosure.proven[c]) return true;
+      if (p / rest * (1 - kOfSums) * gap > 2 * enclosure.proven[c]) return true;
     }
     return false;
   }
 
+  // False where the bound may be infinite, or proves nothing.
   bool EncloseLse(const RowContext& context, const RowFacts& facts, const RowScores& scores,
-                  const KeyWeights& least, double weights, double floor,
+                  const KeyWeights& least, const KeyWeights& most, double weights, double floor,
                   RowEnclosure* enclosure) const {
     const bool base2 = context.c->lse == LseKind::kBase2;
     const double nats = facts.max + std::log(facts.denominator);
@@ -298,8 +309,9 @@ class Block {
                          2 * floor;
     enclosure->lse_least =
         ComputeLseBound(a_, least, scores, enclosure->lse, base2) * (1 - kOfSums);
-    return enclosure->lse_least < std::numeric_limits<double>::infinity() &&
-           enclosure->lse_own <= 0x1p-10 * enclosure->lse_least;
+    const double proven = ComputeLseBound(a_, most, scores, enclosure->lse, base2) * (1 + kOfSums);
+    return enclosure->lse_own <= 0x1p-10 * enclosure->lse_least &&
+           proven <= kVacuousShare * (1 + Abs(enclosure->lse));
   }
 
   std::span<const BlockRow> rows_;

@@ -65,9 +65,11 @@ class ScoreError {
     }
     if (row_.softcap > 0) {
       error += cap_argument_ * std::min(std::fabs(row_.x[j]) + error, row_.softcap / 2);
-      const double s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
-      error +=
-          cap_value_ * std::min(std::max(std::fabs(s), row_.size_largest) + error, row_.softcap);
+      const double bias = row_.bias.empty() ? 0 : row_.bias[j];
+      // Of keys that stand for others: a score without its bias may be larger than any with it.
+      const double largest = row_.stands_for > 0 ? row_.size_largest + std::fabs(bias) : 0;
+      const double size = std::max(std::fabs(row_.s[j] - bias), largest);
+      error += cap_value_ * std::min(size + error, row_.softcap);
       // What the argument of tanh loses by underflow comes back multiplied by the cap.
       error += (a_.eta_s + 2 * a_.lambda) * (row_.softcap + 2) * (1 + cap_value_);
     }

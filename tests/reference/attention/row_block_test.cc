@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "reference/formats/generate_inputs.h"
 #include "reference/judge/judge.h"
 #include "reference/judge/tensor_source.h"
+#include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 
@@ -144,8 +146,9 @@ TEST(RowBlock, VerdictsAreThoseOfRowsWrittenOut) {
   const Verdict passed = Judge(source, right, options);
   EXPECT_EQ(passed.outcome, Outcome::kPass);
   EXPECT_EQ(passed.outputs[0].counts.judged, 2 * 64 * 32);
-  // All rows but the 32 of each head that statistics look at.
-  EXPECT_EQ(passed.outputs[0].counts.accepted, 2 * 32 * 32);
+  // All rows but the 32 of each head that statistics look at, and one whose heaviest key may have
+  // all that is not rounded.
+  EXPECT_EQ(passed.outputs[0].counts.accepted, 2 * 32 * 32 - 32);
   // Twice the value, in a row that would have been accepted.
   const int64_t element = (64 + 4) * 32 + 7;
   uint16_t code = 0;
@@ -158,6 +161,123 @@ TEST(RowBlock, VerdictsAreThoseOfRowsWrittenOut) {
   EXPECT_EQ(failed.outputs[0].counts.failed, 1);
   EXPECT_EQ(failed.outputs[0].worst->element, element);
   EXPECT_EQ(failed.outputs[0].counts.judged, 2 * 64 * 32);
+}
+
+using ValueAt = std::function<double(int64_t row, int64_t channel)>;
+
+void Fill(TensorMap* inputs, const std::string& name, const ValueAt& value) {
+  Tensor& tensor = inputs->at(name);
+  const int64_t length = tensor.shape.RowLength();
+  std::vector<double> values(static_cast<size_t>(tensor.ElementCount()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    values[i] = value(at / length, at % length);
+  }
+  EncodeFrom(values, tensor.dtype, tensor.bytes.data());
+}
+
+struct Filled {
+  Case c;
+  TensorMap inputs;
+  Plan plan;
+  AttentionSource source;
+
+  Filled(const std::string& text, const std::string& plan_text,
+         const std::function<void(TensorMap*)>& fill)
+      : c(ParseCase(text)),
+        inputs(GenerateInputs(c, {})),
+        plan(ParsePlan(plan_text)),
+        source((fill(&inputs), std::get<AttentionCase>(c)), Profile(), plan, inputs) {}
+
+  Verdict JudgeRight() const {
+    SimulatedKernel kernel(plan, {});
+    MemorySink right;
+    kernel.Run(c, inputs, right);
+    JudgeOptions options;
+    options.explain = false;
+    return Judge(source, right, options);
+  }
+};
+
+double Alternating(int64_t row, int64_t) { return row % 2 == 0 ? 1 : -1; }
+
+// Scores of 19, of which a bias leaves 4: a tanh that is off by a share of itself is off by that of
+// 19. All bounds are more than a tenth of the data.
+TEST(RowBlock, ABiasThatCancelsTheSoftcapHidesNothingOfItsError) {
+  const Filled filled(
+      "attention hq=1 hkv=1 l=128 t=4 d=4 dv=4 q=f32 k=f32 v=f32 out=f32 scale=1 softcap=20 "
+      "mask=additive:LT:f32 data=gauss:1",
+      "base=plain_f32 tanh_error=0.006", [](TensorMap* inputs) {
+        Fill(inputs, "q", [](int64_t, int64_t) { return 10; });
+        Fill(inputs, "k", [](int64_t, int64_t) { return 1; });
+        Fill(inputs, "mask", [](int64_t, int64_t) { return -15; });
+        Fill(inputs, "v", Alternating);
+      });
+  Held held;
+  HoldBesideRows(filled.source, true, "softcap", &held);
+  EXPECT_EQ(filled.JudgeRight().outcome, Outcome::kMistrusted);
+}
+
+// A denominator of 100 keys in bf16 is off by half of itself: nothing of outputs near 0, and all
+// that a log-sum-exp proves.
+TEST(RowBlock, ALogSumExpThatProvesNothingIsNotAccepted) {
+  const Filled filled(
+      "attention hq=1 hkv=1 l=128 t=100 d=4 dv=4 q=f32 k=f32 v=f32 out=f32 scale=1 lse=natural "
+      "data=gauss:1",
+      "base=plain_f32 l=bf16:sequential", [](TensorMap* inputs) {
+        Fill(inputs, "q", [](int64_t, int64_t) { return 0x1p-20; });
+        Fill(inputs, "v", Alternating);
+      });
+  const Verdict verdict = filled.JudgeRight();
+  EXPECT_EQ(verdict.outputs[0].outcome, Outcome::kPass);
+  EXPECT_EQ(verdict.outputs[1].outcome, Outcome::kMistrusted);
+}
+
+// Squares of V are beyond the largest double, its roundings are not.
+TEST(RowBlock, SquaresThatOverflowAreNoNoise) {
+  const Filled filled(
+      "attention hq=1 hkv=1 l=40 t=600 d=4 dv=4 q=f64 k=f64 v=f64 out=f64 data=gauss:1",
+      "qk=f64:pairwise pv=f64:pairwise l=f64:pairwise op=f64 exp=exp block=all p=f32 "
+      "p_normalised=no l_from=unrounded merge=none normalise=divide flush=no saturate=no",
+      [](TensorMap* inputs) {
+        Fill(inputs, "v", [](int64_t row, int64_t channel) {
+          return 1e155 * (1 + 0x1p-6 * static_cast<double>((row * 7 + channel * 3) % 32));
+        });
+      });
+  Held held;
+  HoldBesideRows(filled.source, true, "squares", &held);
+}
+
+// Products of 1e-20, of numbers whose squares are 0 and 1e300, which cancel: scores are off by
+// what their sizes leave, not by what is left.
+TEST(RowBlock, NormsOfVerySmallNumbersAreNotLost) {
+  const Filled filled(
+      "attention hq=1 hkv=1 l=40 t=64 d=32 dv=4 q=f64 k=f64 v=f64 out=f64 scale=1e24 data=gauss:1",
+      "qk=f64:sequential pv=f64:pairwise l=f64:pairwise op=f64 exp=exp block=all p=f32 "
+      "p_normalised=no l_from=unrounded merge=none normalise=divide flush=no saturate=no",
+      [](TensorMap* inputs) {
+        const auto odd = [](int64_t n) { return 1 + 0.37 * std::sin(static_cast<double>(n)); };
+        Fill(inputs, "q", [&](int64_t row, int64_t i) { return 1e-170 * odd(row * 16 + i / 2); });
+        Fill(inputs, "k", [&](int64_t row, int64_t i) {
+          const double size = 1e150 * odd(row * 16 + i / 2);
+          return i % 2 == 0 ? size : -size * (1 + 1e-4 * odd(row + i));
+        });
+      });
+  TileRequest request;
+  request.accepts = [](int, int64_t, std::span<const double>, std::span<const double>) {
+    return true;
+  };
+  TileRequest exact;
+  exact.precision = Precision::kDoubleDouble;
+  for (int64_t i = 0; i < filled.source.TileCount(); ++i) {
+    const ExpectedTile tile = filled.source.Tiles(i, request)[0];
+    const ExpectedTile row = filled.source.Tiles(i, exact)[0];
+    for (size_t e = 0; e < tile.value.size(); ++e) {
+      if (tile.accepted.empty() || tile.accepted[e / 4] == 0) continue;
+      EXPECT_LE(std::fabs(tile.value[e] - row.value[e]),
+                tile.reference_bound[e] + row.reference_bound[e]);
+    }
+  }
 }
 
 }  // namespace
