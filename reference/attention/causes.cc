@@ -360,6 +360,8 @@ bool FindCausesByPart(const AskedRows& asked, const Arithmetic& arithmetic,
   double explained = 1;
   std::vector<TriedCause> tried;
   for (const auto& [index, failing] : parts) {
+    // A row says too little to have a cause of its own.
+    if (failing.size() < 2) return false;
     const size_t most = static_cast<size_t>(kMostSeenRows) / parts.size();
     std::vector<int64_t> some;
     const size_t count = std::min(most, failing.size());
@@ -386,6 +388,11 @@ SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
                     const RowsToExplain& rows) {
   SeenKeys seen = FindCausesOfAll(asked, arithmetic, rows);
   if (!seen.cause.empty() || seen.rows == 0) return seen;
+  // Where one cause explains all, and another does too, it is no different one in each part.
+  if (std::any_of(seen.tried.begin(), seen.tried.end(),
+                  [](const TriedCause& tried) { return tried.explained >= 1 - kLeftOfExcess; })) {
+    return seen;
+  }
   const AttentionCase& c = asked.c;
   const int64_t group = c.query_heads / c.kv_heads;
   const auto sequence = [&](int64_t row) { return row / c.query_len / c.query_heads; };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/judge/accumulate.h"
@@ -16,6 +17,9 @@
 #include "reference/judge/verdict.h"
 
 namespace kvcheck {
+
+// SeenKeys::cause of parts of the output that have a cause each.
+inline constexpr std::string_view kSeveralCauses = "several causes";
 
 // Failing tiles that are asked again for their fault directions, in their order.
 inline constexpr int64_t kHintTiles = 8;

@@ -436,6 +436,10 @@ class OutputJudge {
     if (verdict_.outcome != Outcome::kFail) return;
     AddCompletion(view, options);
     verdict_.seen = SeenKeysOf(view, failing_rows_);
+    // Where one other question is answered by all rows, no sequence has a fault of its own.
+    if (verdict_.seen && !verdict_.passes_with.empty() && verdict_.seen->cause == kSeveralCauses) {
+      verdict_.seen->cause.clear();
+    }
     // A named cause explains the rows exactly: another reading would say no more.
     const bool is_named = verdict_.seen && !verdict_.seen->cause.empty();
     if (tally_->counts.failed > 0 && !is_named) {

@@ -202,7 +202,9 @@ TEST(Q8_0, TheOtherWriterIsNamed) {
   const Verdict verdict =
       Judge(*source, MemorySink(EncodeRows(kFormat, Writer(GgmlEncoder::kX86), inputs.at("x"))));
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
-  EXPECT_EQ(source->OtherReadings(0)[0].text,
+  const auto declared = source->OtherReadings(0)[0].declared;
+  ASSERT_TRUE(declared);
+  EXPECT_EQ(Print(*declared),
             "ggml_encode=x86 instead of ggml_encode=reference (the default)");
 }
 

@@ -434,7 +434,9 @@ TEST(Scaled, AnotherWriterIsNamed) {
   const auto source = MakeCodecSource(c, Profile(), inputs);
   const Verdict verdict = Judge(*source, MemorySink(got));
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
-  EXPECT_EQ(source->OtherReadings(0)[1].text,
+  const auto declared = source->OtherReadings(0)[1].declared;
+  ASSERT_TRUE(declared);
+  EXPECT_EQ(Print(*declared),
             "token_encode=vllm_truncate instead of token_encode=divide (the default)");
 }
 
