@@ -98,7 +98,7 @@ def computing(text):
 
 class Side:
     def __init__(self, command, environment=None):
-        self.outcome = ""  # of the last call
+        self.outcome = ""  # what the last call said
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})
 

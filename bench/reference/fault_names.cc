@@ -150,7 +150,7 @@ struct Kind {
   bool passes = false;      // what is planted is no fault
 };
 
-// Normal numbers in rows [from, to) of every head: what stands in no tensor of the case.
+// Fills rows [from, to) of every head with normal numbers, which stand in no tensor of the case.
 void FillRows(Draw* draw, Question* q, const char* name, int64_t from, int64_t to) {
   Tensor& tensor = q->inputs.at(name);
   const auto length = static_cast<size_t>(tensor.shape.RowLength());

@@ -3,11 +3,11 @@
 // they are.
 //
 // Q = sum ((got - predicted) / sigma)^2 over N elements; Q_0 of the right answer, phi = Q / N of
-// the best cause (what its noise is beside the expected). A cause is named where
-//   Q - N        <= max(0.01 (Q_0 - N), 4 sqrt(2 N))   it leaves a hundredth of the excess, or
-//   noise Q_0 - Q      >  50 phi Q' - Q       >  20 phi for every Q' of a cause that predicts
-//   something else
-// Q of the last two with what free numbers cost: 2 each, and 2 ln(n) for a choice of n. Causes that
+// the best cause (what its noise is beside the expected). A cause is named where it
+// * leaves a hundredth of the excess, or noise: Q - N <= max(0.01 (Q_0 - N), 4 sqrt(2 N));
+// * gains much: Q_0 - Q > 50 phi;
+// * stands alone: Q' - Q > 20 phi for every Q' of a cause that predicts something else.
+// In the last two Q has what free numbers cost: 2 each, and 2 ln(n) for a choice of n. Causes that
 // predict the same (sum ((one - other) / sigma)^2 < 20 phi) are one under several names. Otherwise
 // nothing is named: a correlation is no cause.
 
@@ -150,7 +150,8 @@ Mixture Rescore(const SeenProblem& problem, const SeenRow& row, const Rescored& 
 // Chooses by the rule above; fills what was tried, and the cause. The named one, or nullptr.
 const Candidate* NameCause(const Causes& causes, SeenKeys* seen);
 
-// What is asked where that names none: ranges of K or V that hold what stands nowhere.
+// Asked where NameCause names none: ranges of K or V that hold what stands in no tensor of the
+// case. What makes only a part of the errors has a text in `seen`, and no cause.
 const Candidate* NameStaleRanges(Causes* causes, SeenKeys* seen);
 
 // All of it. Where few rows fail by themselves, rows over all of the output are asked first.
@@ -159,6 +160,24 @@ SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
 
 // "one key", "5 keys".
 std::string CountText(int64_t n, const std::string& one);
+
+// By how many keys an edge of a range may be off: is_open(from, to): whether those edges are hardly
+// worse. Empty: by none.
+template <typename IsOpen>
+std::string EdgeDoubt(int64_t from, int64_t to, int64_t kv_len, const IsOpen& is_open) {
+  int64_t off = 0;
+  for (int64_t by = 1; by <= 64; by *= 2) {
+    bool any = false;
+    for (const auto& [first, last] : {std::pair(from - by, to), std::pair(from + by, to),
+                                      std::pair(from, to - by), std::pair(from, to + by)}) {
+      if (first < 0 || last > kv_len || first >= last) continue;
+      any = any || is_open(first, last);
+    }
+    if (!any) break;
+    off = by;
+  }
+  return off == 0 ? "" : " (the edges are known to within " + CountText(off, "key") + ")";
+}
 // "keys 64 to 127 (page 1 of 16 pages of 64)".
 std::string KeysText(int64_t from, int64_t to, int64_t kv_len);
 

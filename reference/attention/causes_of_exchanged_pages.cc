@@ -29,7 +29,7 @@ class ExchangedPages {
       if (page >= problem_.kv_len) break;
       for (const PageOperand operand : {PageOperand::kBoth, PageOperand::kK, PageOperand::kV}) {
         Find(page, operand, true);
-        // Of one sequence, pages of other sequences are asked as well (causes_of_pages.cc).
+        // causes_of_pages.cc asks of one sequence whether it has the pages of others.
         if (operand != PageOperand::kBoth || !is_one_batch_) Find(page, operand, false);
       }
     }

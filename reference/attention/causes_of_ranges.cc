@@ -290,20 +290,9 @@ class Ranges : public std::enable_shared_from_this<Ranges> {
 
   std::string Doubt(RangeFault fault, const Range& range, double least) const {
     const std::vector<size_t> all = causes_.AllRows();
-    int64_t off = 0;
-    for (int64_t by = 1; by <= 64; by *= 2) {
-      bool is_open = false;
-      for (const auto& [from, to] :
-           {std::pair(range.from - by, range.to), std::pair(range.from + by, range.to),
-            std::pair(range.from, range.to - by), std::pair(range.from, range.to + by)}) {
-        if (from < 0 || to > problem_.kv_len || from >= to) continue;
-        is_open = is_open || MisfitOver(all, fault, from, to) - range.misfit < least;
-      }
-      if (!is_open) break;
-      off = by;
-    }
-    return off == 0 ? ""
-                    : fmt::format(" (the edges are known to within {})", CountText(off, "key"));
+    return EdgeDoubt(range.from, range.to, problem_.kv_len, [&](int64_t from, int64_t to) {
+      return MisfitOver(all, fault, from, to) - range.misfit < least;
+    });
   }
 
   Causes& causes_;

@@ -17,7 +17,7 @@
 namespace kvcheck {
 namespace {
 
-// Of a number beside codes.
+// Which number beside the codes is taken from another place.
 struct ScalePlace {
   int64_t batch = 0, head = 0, token = 0, group = 0;
 };

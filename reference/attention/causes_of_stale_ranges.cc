@@ -11,8 +11,9 @@
 // Directional Statistics, 2000, 10.4.1). Where a head has more rows than the range has keys, the
 // rest of the rows must besides be explained by numbers fitted to as many rows as there are keys.
 //
-// K and V: the range is lost, and what stands in its place is free. Named where just that share is
-// lost, no more and no less, and the rest points along no key.
+// K and V: the range is lost, and what stands in its place is free, so that this is said of a part
+// of the errors and named as no cause. It is said where just that share is lost, no more and no
+// less, and the rest points along no key.
 //
 // K: the row's errors lie in the span of v_j - o of the range, with other numbers in each row. A
 // range of m keys leaves Dv - m channels of each row unfitted, and these must be explained.
@@ -26,511 +27,21 @@
 #include <set>
 
 #include "reference/attention/causes.h"
+#include "reference/attention/stale_range.h"
+#include "reference/attention/stale_scores.h"
+#include "reference/attention/stale_values.h"
 
 namespace kvcheck {
 namespace {
-
-// The lower triangle L of L L^T, in place of a symmetric matrix in rows of n; false: not positive.
-bool Decompose(std::vector<double>* matrix, size_t n) {
-  std::vector<double>& a = *matrix;
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      double sum = a[i * n + j];
-      for (size_t k = 0; k < j; ++k) sum -= a[i * n + k] * a[j * n + k];
-      if (i != j) {
-        a[i * n + j] = sum / a[j * n + j];
-      } else if (sum > 0 && std::isfinite(sum)) {
-        a[i * n + i] = std::sqrt(sum);
-      } else {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-// x becomes L^-1 x.
-void SolveLower(const std::vector<double>& l, size_t n, std::vector<double>* x) {
-  for (size_t i = 0; i < n; ++i) {
-    double sum = (*x)[i];
-    for (size_t k = 0; k < i; ++k) sum -= l[i * n + k] * (*x)[k];
-    (*x)[i] = sum / l[i * n + i];
-  }
-}
-
-// x becomes L^-T x.
-void SolveUpper(const std::vector<double>& l, size_t n, std::vector<double>* x) {
-  for (size_t i = n; i-- > 0;) {
-    double sum = (*x)[i];
-    for (size_t k = i + 1; k < n; ++k) sum -= l[k * n + i] * (*x)[k];
-    (*x)[i] = sum / l[i * n + i];
-  }
-}
-
-struct StaleRange {
-  int64_t from = 0, to = 0;
-  double charged = HUGE_VAL;  // twice the negative log-likelihood, and what the choice costs
-
-  int64_t size() const { return to - from; }
-  bool Overlaps(const StaleRange& other) const { return from < other.to && other.from < to; }
-};
-
-// Among so many ranges: any, or pages of a size.
-double ChoicesOf(int64_t from, int64_t to, int64_t kv_len) {
-  const auto n = static_cast<double>(kv_len);
-  double choices = 0.5 * n * n + 1;
-  for (const int64_t page : {16, 32, 64, 128, 256}) {
-    if (from % page == 0 && (to == kv_len || to == from + page) && to - from <= page) {
-      choices = std::min(choices, 5 * n / static_cast<double>(page));
-    }
-  }
-  return choices;
-}
-
-// Aligned blocks of all sizes, the best few of each; charged(from, to) -> StaleRange::charged.
-template <typename Charged>
-std::vector<StaleRange> BestBlocks(int64_t kv_len, int64_t largest, const Charged& charged) {
-  constexpr size_t kKept = 6;
-  std::vector<StaleRange> kept;
-  for (int64_t size = kv_len <= (1 << 14) ? 4 : 16; size <= largest && size < kv_len; size *= 2) {
-    std::vector<StaleRange> blocks;
-    for (int64_t from = 0; from < kv_len; from += size) {
-      const int64_t to = std::min(from + size, kv_len);
-      blocks.push_back({from, to, charged(from, to)});
-    }
-    const size_t count = std::min(kKept, blocks.size());
-    std::partial_sort(
-        blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count), blocks.end(),
-        [](const StaleRange& x, const StaleRange& y) { return x.charged < y.charged; });
-    for (size_t i = 0; i < count; ++i) {
-      if (blocks[i].charged < HUGE_VAL) kept.push_back(blocks[i]);
-    }
-  }
-  return kept;
-}
-
-// Moves the edges as long as it gets better, by ever smaller steps.
-template <typename Charged>
-StaleRange RefinedRange(StaleRange range, int64_t kv_len, int64_t most, const Charged& charged) {
-  for (int64_t by = std::max<int64_t>(1, range.size() / 2); by > 0; by /= 2) {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (const auto& [first, second] : {std::pair{-by, int64_t{0}},
-                                          {by, int64_t{0}},
-                                          {int64_t{0}, -by},
-                                          {int64_t{0}, by},
-                                          {by, by},
-                                          {-by, -by}}) {
-        StaleRange other = {std::max<int64_t>(range.from + first, 0),
-                            std::min(range.to + second, kv_len)};
-        if (other.from >= other.to || other.size() > most) continue;
-        if (other.from == range.from && other.to == range.to) continue;
-        other.charged = charged(other.from, other.to);
-        if (!(other.charged < range.charged)) continue;
-        range = other;
-        moved = true;
-      }
-    }
-  }
-  return range;
-}
-
-// By how many keys an edge may be off, where others are no worse by `least`.
-template <typename Charged>
-std::string EdgeDoubt(const StaleRange& range, int64_t kv_len, double least,
-                      const Charged& charged) {
-  int64_t off = 0;
-  for (int64_t by = 1; by <= 64; by *= 2) {
-    bool is_open = false;
-    for (const auto& [from, to] :
-         {std::pair(range.from - by, range.to), std::pair(range.from + by, range.to),
-          std::pair(range.from, range.to - by), std::pair(range.from, range.to + by)}) {
-      if (from < 0 || to > kv_len || from >= to) continue;
-      is_open = is_open || charged(from, to) - range.charged < least;
-    }
-    if (!is_open) break;
-    off = by;
-  }
-  return off == 0 ? "" : fmt::format(" (the edges are known to within {})", CountText(off, "key"));
-}
-
-// Rows of one key/value head of one batch row, and sums of products of their weights.
-struct ValueGroup {
-  std::pair<int64_t, int64_t> head;  // batch row, key/value head
-  std::vector<size_t> rows;
-  std::vector<size_t> channels;        // which all rows have
-  std::vector<double> noise;           // [row] variance
-  std::vector<double> products, sums;  // before multiples of the step: [row][row], [row]
-};
-
-class StaleValues {
- public:
-  StaleValues(const Causes& causes, size_t most_rows, size_t most_channels)
-      : causes_(causes), problem_(causes.problem()) {
-    std::map<std::pair<int64_t, int64_t>, std::vector<size_t>> heads;
-    for (size_t r = 0; r < causes.rows().size(); ++r) {
-      heads[{causes.rows()[r].query.batch, causes.rows()[r].kv_head}].push_back(r);
-    }
-    for (const auto& [head, rows] : heads) {
-      const size_t count = std::min(rows.size(), most_rows);
-      if (count < 2) continue;
-      ValueGroup group;
-      group.head = head;
-      for (size_t i = 0; i < count; ++i) group.rows.push_back(rows[i * rows.size() / count]);
-      for (size_t c = 0; c < problem_.channels; ++c) {
-        if (group.channels.size() == most_channels) break;
-        const bool all = std::all_of(group.rows.begin(), group.rows.end(),
-                                     [&](size_t r) { return causes.rows()[r].precision[c] > 0; });
-        if (all) group.channels.push_back(c);
-      }
-      if (group.channels.size() < 2) continue;
-      for (const size_t r : group.rows) {
-        double variance = 0;
-        for (const size_t c : group.channels) variance += 1 / causes.rows()[r].precision[c];
-        group.noise.push_back(variance / static_cast<double>(group.channels.size()));
-      }
-      FillProducts(&group);
-      groups_.push_back(std::move(group));
-    }
-  }
-
-  const std::vector<ValueGroup>& groups() const { return groups_; }
-
-  // Of a range, with the share of the variance of d that all its keys have in common.
-  double Charged(int64_t from, int64_t to, double common) const {
-    double twice = 0;
-    for (const ValueGroup& group : groups_) {
-      twice += TwiceLikelihood(group, Covariance(group, from, to, common), nullptr);
-    }
-    return twice + 2 * std::log(ChoicesOf(from, to, problem_.kv_len));
-  }
-  // With that of a few which fits best.
-  double ChargedBest(int64_t from, int64_t to) const {
-    double least = HUGE_VAL;
-    for (const double common : kCommon) least = std::min(least, Charged(from, to, common));
-    return least;
-  }
-  double CommonOf(const StaleRange& range) const {
-    double best = 0, least = HUGE_VAL;
-    for (const double common : kCommon) {
-      const double charged = Charged(range.from, range.to, common);
-      if (charged < least) least = charged, best = common;
-    }
-    return best;
-  }
-
-  // What else would have errors that vary together: each row by itself; V of all keys, in each row
-  // by a factor of its own (as a wrong denominator makes it).
-  double ChargedOfOthers() const {
-    double least = HUGE_VAL;
-    for (const bool is_own : {true, false}) {
-      double twice = 0, factors = 0;
-      for (const ValueGroup& group : groups_) {
-        const size_t n = group.rows.size();
-        std::vector<double> all = Covariance(group, 0, problem_.kv_len, 0);
-        std::vector<double> size(n, 0);
-        for (size_t i = 0; i < n; ++i) {
-          for (const size_t c : group.channels) {
-            const double e = causes_.rows()[group.rows[i]].error[c];
-            size[i] += e * e;
-          }
-          size[i] = std::sqrt(size[i] / std::max(all[i * n + i], 1e-300));
-        }
-        std::vector<double> other(n * n, 0);
-        for (size_t i = 0; i < n; ++i) {
-          for (size_t j = 0; j < n; ++j) {
-            if (is_own && i != j) continue;
-            other[i * n + j] = size[i] * size[j] * all[i * n + j];
-          }
-        }
-        twice += TwiceLikelihood(group, std::move(other), nullptr);
-        factors += static_cast<double>(n - 1);
-      }
-      least = std::min(least, twice + 2 * factors);
-    }
-    return std::min(least, ChargedBest(0, problem_.kv_len) -
-                               2 * std::log(ChoicesOf(0, problem_.kv_len, problem_.kv_len)));
-  }
-
-  // Whether the directions that are left have no preference.
-  bool IsUniform(const StaleRange& range, double common) const {
-    double statistic = 0, freedom = 0;
-    for (const ValueGroup& group : groups_) {
-      const size_t n = group.rows.size();
-      std::vector<double> scatter(n * n, 0);
-      if (!(TwiceLikelihood(group, Covariance(group, range.from, range.to, common), &scatter) <
-            HUGE_VAL)) {
-        return false;
-      }
-      double square = 0;
-      for (const double value : scatter) square += value * value;
-      const auto rows = static_cast<double>(n);
-      statistic +=
-          static_cast<double>(group.channels.size()) * rows * (rows + 2) / 2 * (square - 1 / rows);
-      freedom += (rows - 1) * (rows + 2) / 2;
-    }
-    return freedom > 0 && statistic - freedom <= 4 * std::sqrt(2 * freedom);
-  }
-
-  // What the rows of a group become: the mean of d under its errors, K (K + noise)^-1 e.
-  // Shapes: per row of the problem (Dv), empty where the row belongs to no group.
-  std::vector<std::vector<double>> Predicted(const StaleRange& range, double common) const {
-    std::vector<std::vector<double>> predicted(problem_.rows.size());
-    for (const ValueGroup& group : groups_) {
-      const size_t n = group.rows.size();
-      std::vector<double> l = Covariance(group, range.from, range.to, common);
-      if (!AddNoise(group, &l) || !Decompose(&l, n)) continue;
-      std::vector<std::vector<double>> along(problem_.rows.size());
-      for (size_t r = 0; r < problem_.rows.size(); ++r) {
-        const SeenRow& row = problem_.rows[r];
-        if (std::pair(row.query.batch, row.kv_head) != group.head) continue;
-        predicted[r] = row.o;
-        along[r] = CovarianceWith(group, row, range, common);
-      }
-      for (const size_t c : group.channels) {
-        std::vector<double> e;
-        for (const size_t r : group.rows) e.push_back(causes_.rows()[r].error[c]);
-        SolveLower(l, n, &e);
-        SolveUpper(l, n, &e);
-        for (size_t r = 0; r < predicted.size(); ++r) {
-          for (size_t i = 0; i < along[r].size(); ++i) predicted[r][c] += along[r][i] * e[i];
-        }
-      }
-    }
-    return predicted;
-  }
-
-  // Numbers that the range takes from the errors.
-  double NumbersOf(const StaleRange& range) const {
-    double numbers = 0;
-    for (const ValueGroup& group : groups_) {
-      const auto rows = static_cast<int64_t>(group.rows.size());
-      numbers += static_cast<double>(std::min(rows, range.size()) *
-                                     static_cast<int64_t>(group.channels.size()));
-    }
-    return numbers;
-  }
-  bool LeavesRows(const StaleRange& range) const {
-    return std::any_of(groups_.begin(), groups_.end(), [&](const ValueGroup& group) {
-      return std::ssize(group.rows) > range.size();
-    });
-  }
-
- private:
-  static constexpr double kCommon[] = {0, 0.25, 4};
-
-  static double WeightOf(const SeenRow& row, int64_t key) {
-    const auto at = static_cast<size_t>(key);
-    return row.is_visible[at] != 0 ? row.weight[at] : 0;
-  }
-
-  void AddKeys(const ValueGroup& group, int64_t from, int64_t to, double* products,
-               double* sums) const {
-    const size_t n = group.rows.size();
-    std::vector<double> p(n);
-    for (int64_t j = from; j < to; ++j) {
-      for (size_t i = 0; i < n; ++i) p[i] = WeightOf(causes_.rows()[group.rows[i]], j);
-      for (size_t i = 0; i < n; ++i) {
-        sums[i] += p[i];
-        for (size_t k = 0; k <= i; ++k) products[i * n + k] += p[i] * p[k];
-      }
-    }
-  }
-
-  void FillProducts(ValueGroup* group) const {
-    const size_t n = group->rows.size();
-    const auto steps = static_cast<size_t>(problem_.kv_len / problem_.step);
-    group->products.assign((steps + 1) * n * n, 0);
-    group->sums.assign((steps + 1) * n, 0);
-    for (size_t s = 0; s < steps; ++s) {
-      std::copy_n(&group->products[s * n * n], n * n, &group->products[(s + 1) * n * n]);
-      std::copy_n(&group->sums[s * n], n, &group->sums[(s + 1) * n]);
-      const auto from = static_cast<int64_t>(s) * problem_.step;
-      AddKeys(*group, from, from + problem_.step, &group->products[(s + 1) * n * n],
-              &group->sums[(s + 1) * n]);
-    }
-  }
-
-  // sum_j p_rj p_sj, and `common` times the product of the sums.
-  std::vector<double> Covariance(const ValueGroup& group, int64_t from, int64_t to,
-                                 double common) const {
-    const size_t n = group.rows.size();
-    std::vector<double> products(n * n, 0), sums(n, 0);
-    const int64_t first = (from + problem_.step - 1) / problem_.step;
-    const int64_t last = to / problem_.step;
-    if (first >= last) {
-      AddKeys(group, from, to, products.data(), sums.data());
-    } else {
-      AddKeys(group, from, first * problem_.step, products.data(), sums.data());
-      AddKeys(group, last * problem_.step, to, products.data(), sums.data());
-      const auto a = static_cast<size_t>(first), b = static_cast<size_t>(last);
-      for (size_t i = 0; i < n * n; ++i) {
-        products[i] += group.products[b * n * n + i] - group.products[a * n * n + i];
-      }
-      for (size_t i = 0; i < n; ++i) sums[i] += group.sums[b * n + i] - group.sums[a * n + i];
-    }
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t k = 0; k <= i; ++k) {
-        products[i * n + k] += common * sums[i] * sums[k];
-        products[k * n + i] = products[i * n + k];
-      }
-    }
-    return products;
-  }
-
-  std::vector<double> CovarianceWith(const ValueGroup& group, const SeenRow& row,
-                                     const StaleRange& range, double common) const {
-    std::vector<double> along;
-    double own = 0;
-    for (int64_t j = range.from; j < range.to; ++j) own += WeightOf(row, j);
-    for (const size_t r : group.rows) {
-      double product = 0, sum = 0;
-      for (int64_t j = range.from; j < range.to; ++j) {
-        const double p = WeightOf(causes_.rows()[r], j);
-        product += p * WeightOf(row, j);
-        sum += p;
-      }
-      along.push_back(product + common * own * sum);
-    }
-    return along;
-  }
-
-  // The noise of the rows beside the variance of d, whose mean over channels follows from both.
-  bool AddNoise(const ValueGroup& group, std::vector<double>* covariance) const {
-    const size_t n = group.rows.size();
-    double square = 0, noise = 0, trace = 0;
-    for (size_t i = 0; i < n; ++i) {
-      trace += (*covariance)[i * n + i];
-      for (const size_t c : group.channels) {
-        const double e = causes_.rows()[group.rows[i]].error[c];
-        square += e * e;
-        noise += group.noise[i];
-      }
-    }
-    const double variance = (square - noise) / (trace * static_cast<double>(group.channels.size()));
-    if (!(variance > 0) || !std::isfinite(variance)) return false;
-    for (size_t i = 0; i < n; ++i) {
-      // Rows that are the same would leave nothing to divide by.
-      (*covariance)[i * n + i] += group.noise[i] / variance + 1e-12 * trace;
-    }
-    return true;
-  }
-
-  // Of the directions of the errors of each channel; scatter: sums u u^T / |u|^2, a mean over
-  // channels, of u = L^-1 e.
-  double TwiceLikelihood(const ValueGroup& group, std::vector<double> covariance,
-                         std::vector<double>* scatter) const {
-    const size_t n = group.rows.size();
-    if (!AddNoise(group, &covariance) || !Decompose(&covariance, n)) return HUGE_VAL;
-    const auto channels = static_cast<double>(group.channels.size());
-    double twice = 0;
-    for (size_t i = 0; i < n; ++i) twice += 2 * channels * std::log(covariance[i * n + i]);
-    std::vector<double> u(n);
-    for (const size_t c : group.channels) {
-      for (size_t i = 0; i < n; ++i) u[i] = causes_.rows()[group.rows[i]].error[c];
-      SolveLower(covariance, n, &u);
-      double square = 0;
-      for (const double value : u) square += value * value;
-      if (!(square > 0)) continue;
-      twice += static_cast<double>(n) * std::log(square);
-      if (scatter == nullptr) continue;
-      for (size_t i = 0; i < n; ++i) {
-        for (size_t k = 0; k < n; ++k) {
-          (*scatter)[i * n + k] += u[i] * u[k] / (square * channels);
-        }
-      }
-    }
-    return twice;
-  }
-
-  const Causes& causes_;
-  const SeenProblem& problem_;
-  std::vector<ValueGroup> groups_;
-};
-
-// Of each row the projection of its errors on v_j - o of a range.
-class StaleScores {
- public:
-  explicit StaleScores(const Causes& causes) : causes_(causes), problem_(causes.problem()) {}
-
-  struct Fit {
-    double misfit = 0;  // what is left
-    double numbers = 0;
-    std::vector<double> predicted;  // (Dv)
-  };
-
-  Fit FitOf(const SeenRow& row, int64_t from, int64_t to) const {
-    Fit fit;
-    fit.predicted = row.o;
-    std::vector<const double*> values;
-    for (int64_t j = from; j < to; ++j) {
-      const auto at = static_cast<size_t>(j);
-      if (row.is_visible[at] != 0 && row.weight[at] > 0) values.push_back(row.Values(j));
-    }
-    const size_t m = values.size(), dv = problem_.channels;
-    std::vector<double> off(m * dv), gram(m * m), product(m, 0);
-    for (size_t i = 0; i < m; ++i) {
-      for (size_t c = 0; c < dv; ++c) {
-        const double root = std::sqrt(row.precision[c]);
-        off[i * dv + c] = root * (values[i][c] - row.o[c]);
-        product[i] += off[i * dv + c] * root * row.error[c];
-      }
-    }
-    double trace = 0;
-    for (size_t i = 0; i < m; ++i) {
-      for (size_t k = 0; k <= i; ++k) {
-        double sum = 0;
-        for (size_t c = 0; c < dv; ++c) sum += off[i * dv + c] * off[k * dv + c];
-        gram[i * m + k] = sum;
-      }
-      trace += gram[i * m + i];
-    }
-    for (size_t i = 0; i < m; ++i) gram[i * m + i] += 1e-12 * trace;
-    if (m > 0 && Decompose(&gram, m)) {
-      SolveLower(gram, m, &product);
-      SolveUpper(gram, m, &product);
-      for (size_t i = 0; i < m; ++i) {
-        for (size_t c = 0; c < dv; ++c) {
-          fit.predicted[c] += product[i] * (values[i][c] - row.o[c]);
-        }
-      }
-      fit.numbers = static_cast<double>(m);
-    }
-    fit.misfit = MisfitOf(row, fit.predicted);
-    return fit;
-  }
-
-  double Charged(const std::vector<size_t>& rows, int64_t from, int64_t to) const {
-    double charged = 2 * std::log(ChoicesOf(from, to, problem_.kv_len));
-    for (const size_t r : rows) {
-      const SeenRow& row = causes_.rows()[r];
-      const Fit fit = FitOf(row, from, to);
-      const double elements = Elements(row);
-      const double left = elements - fit.numbers - 1;
-      if (!(left > 0)) return HUGE_VAL;
-      // Gaussian errors of unknown size; numbers cost what they explain by chance (Hurvich and
-      // Tsai 1989).
-      charged += elements * std::log(std::max(fit.misfit, left) / elements) +
-                 2 * fit.numbers * elements / left;
-    }
-    return charged;
-  }
-
-  static double Elements(const SeenRow& row) {
-    return static_cast<double>(std::count_if(row.precision.begin(), row.precision.end(),
-                                             [](double precision) { return precision > 0; }));
-  }
-
- private:
-  const Causes& causes_;
-  const SeenProblem& problem_;
-};
 
 class StaleRanges {
  public:
   explicit StaleRanges(Causes* causes) : causes_(*causes), problem_(causes->problem()) {}
 
-  // The cause that is named; nullptr: none.
+  // Whether what Run() found makes only a part of the errors.
+  bool is_part() const { return is_part_; }
+
+  // The cause that was found; nullptr: none.
   const Candidate* Run() {
     std::optional<Found> k = FindK();
     const std::optional<Found> v = FindV();
@@ -538,6 +49,7 @@ class StaleRanges {
     if (!k && !v) return nullptr;
     const bool is_k = k && !(v && v->what.numbers < k->what.numbers);
     const Found& found = is_k ? *k : *v;
+    is_part_ = found.is_part;
     Candidate* named = causes_.Add(found.what, [&](const SeenRow& row, size_t r) {
       const std::vector<double>& of_row = found.predicted[r];
       return of_row.empty() || of_row == row.o ? std::nullopt : std::optional<Mixture>({of_row, 1});
@@ -551,7 +63,15 @@ class StaleRanges {
   struct Found {
     CauseText what;
     std::vector<std::vector<double>> predicted;
+    bool is_part = false;  // of the errors: what stands in the place of the rows makes the others
   };
+
+  template <typename Charged>
+  std::string Doubt(const StaleRange& range, const Charged& charged) const {
+    return EdgeDoubt(range.from, range.to, problem_.kv_len, [&](int64_t from, int64_t to) {
+      return charged(from, to) - range.charged < Causes::kDistinct;
+    });
+  }
 
   // Whether what is left is no more than a hundredth of the excess, number by number.
   bool Fits(double misfit, double numbers) const {
@@ -603,7 +123,7 @@ class StaleRanges {
     found.what.text = fmt::format(
         "V of {} is not what the case holds (stale or never written rows): the errors of rows that "
         "share a head vary together as the weights of these keys do{}",
-        KeysText(best.from, best.to, n), EdgeDoubt(best, n, Causes::kDistinct, charged));
+        KeysText(best.from, best.to, n), Doubt(best, charged));
     return found;
   }
 
@@ -668,7 +188,7 @@ class StaleRanges {
     found.what.text = fmt::format(
         "the scores of {} are not those of the case, in each row by other factors: their rows of K "
         "are stale, or were never written{}",
-        KeysText(best.from, best.to, n), EdgeDoubt(best, n, Causes::kDistinct, charged));
+        KeysText(best.from, best.to, n), Doubt(best, charged));
     return found;
   }
 
@@ -854,16 +374,18 @@ class StaleRanges {
       }
     }
     found.what.name = "rows not read";
+    found.is_part = true;
     found.what.text = fmt::format(
         "{} {} not read: what stands in the place of {} V, or of K and V, is in no tensor of the "
         "case (stale or never written rows){}",
         KeysText(best.from, best.to, n), best.size() == 1 ? "is" : "are",
-        best.size() == 1 ? "its" : "their", EdgeDoubt(best, n, Causes::kDistinct, charged));
+        best.size() == 1 ? "its" : "their", Doubt(best, charged));
     return found;
   }
 
   Causes& causes_;
   const SeenProblem& problem_;
+  bool is_part_ = false;
 };
 
 }  // namespace
@@ -875,9 +397,10 @@ const Candidate* NameStaleRanges(Causes* causes, SeenKeys* seen) {
       !(problem.misfit - problem.elements > Causes::kNamedGain)) {
     return nullptr;
   }
-  const Candidate* named = StaleRanges(causes).Run();
+  StaleRanges ranges(causes);
+  const Candidate* named = ranges.Run();
   if (named == nullptr) return nullptr;
-  seen->cause = named->what.name;
+  if (!ranges.is_part()) seen->cause = named->what.name;
   seen->text = named->what.text;
   seen->explained = (problem.misfit - named->misfit) /
                     (problem.misfit - std::min(problem.elements, named->misfit));

@@ -575,9 +575,9 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
     }
     noise.slack[c] += fixed * sums.x;
     // Roundings at random, or all of them at their worst: whichever is less.
-    const double step = additions.u * (additions.follows ? std::min(o, sums.x) : sums.x);
-    const double at_worst = Gamma(additions.random, additions.u) *
-                            (additions.follows ? std::min(o, sums.x) : sums.x) / NoiseFactor();
+    const double summed = additions.follows ? std::min(o, sums.x) : sums.x;
+    const double step = additions.u * summed;
+    const double at_worst = Gamma(additions.random, additions.u) * summed / NoiseFactor();
     const double of_sums = std::min(additions.random * step * step / 3, at_worst * at_worst);
     noise.of_sums[c] = of_sums < kNoLimit ? of_sums : 0;  // squares that overflow say nothing
     if (additions.truncates) noise.truncation[c] = Gamma(w.depths.pv, a.u_pv) * std::min(o, sums.x);

@@ -72,13 +72,14 @@ struct RowNoise {
 // nullopt: nothing of the row's weights may be left. Precondition: the row has a bound.
 std::optional<RowNoise> NoiseOf(const NoiseQuestion& question);
 
-// What no RowNoise of a row is less than, from sums over its keys whose weights are rounded by
-// u_p. Shapes: rounded_mass (Dv) = sum p |v|, squares (Dv) = sum p^2 v^2; weight_squares = sum p^2;
-// question.weights and sums: no more than those of the row.
+// Sums over the keys of a row whose weights are rounded by u_p. Shapes: mass (Dv) = sum p |v|,
+// squares (Dv) = sum p^2 v^2; weight_squares = sum p^2.
 struct RoundedKeys {
   std::span<const double> mass, squares;
   double weight_squares = 0;
 };
+// A noise that is no larger than that of the row in any of its parts. question.weights and sums:
+// no larger than those of the row.
 RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys);
 
 // Replaces the bound of a channel, and its terms, where the model's limit is smaller.

@@ -101,6 +101,10 @@ std::string HintOf(const SeenKeys& seen) {
                        std::min(100.0, 100 * seen.explained));
   }
   std::string text = "not explained: none of the faults that were tried makes these errors";
+  if (!seen.text.empty()) {
+    text = fmt::format("not explained as a whole: it looks as if {} ({:.3g} % of the error)",
+                       seen.text, 100 * seen.explained);
+  }
   std::string keys;
   for (size_t i = 0; i < std::min(kShown, seen.keys.size()); ++i) {
     const WeightEstimate& key = seen.keys[i];

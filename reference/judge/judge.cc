@@ -439,6 +439,7 @@ class OutputJudge {
     // Where one other question is answered by all rows, no sequence has a fault of its own.
     if (verdict_.seen && !verdict_.passes_with.empty() && verdict_.seen->cause == kSeveralCauses) {
       verdict_.seen->cause.clear();
+      verdict_.seen->text.clear();
     }
     // A named cause explains the rows exactly: another reading would say no more.
     const bool is_named = verdict_.seen && !verdict_.seen->cause.empty();
