@@ -436,8 +436,9 @@ class OutputJudge {
     if (verdict_.outcome != Outcome::kFail) return;
     AddCompletion(view, options);
     verdict_.seen = SeenKeysOf(view, failing_rows_);
-    // Where one other question is answered by all rows, no sequence has a fault of its own.
-    if (verdict_.seen && !verdict_.passes_with.empty() && verdict_.seen->cause == kSeveralCauses) {
+    // Where another question is answered by all rows, nothing is left for free numbers to explain.
+    if (verdict_.seen && !verdict_.passes_with.empty() &&
+        (verdict_.seen->cause.empty() || HasFreeNumbers(verdict_.seen->cause))) {
       verdict_.seen->cause.clear();
       verdict_.seen->text.clear();
     }

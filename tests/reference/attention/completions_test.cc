@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/judge/explain.h"
 #include "reference/judge/judge.h"
 #include "reference/numerics/convert.h"
 #include "tests/reference/attention/judge_run.h"
@@ -35,6 +36,7 @@ std::string PassesWithOf(const Verdict& verdict) {
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   std::string all;
   for (const OutputVerdict& output : verdict.outputs) {
+    EXPECT_FALSE(HasFreeNumbers(output.cause)) << output.cause;
     if (all.empty()) all = output.passes_with;
   }
   return all;
