@@ -11,6 +11,7 @@
 
 #include "reference/attention/causes.h"
 #include "reference/attention/completions.h"
+#include "reference/attention/evaluate.h"
 #include "reference/attention/other_readings.h"
 #include "reference/attention/row_block.h"
 #include "reference/attention/sensitivity.h"
@@ -98,7 +99,7 @@ void TakeLowNumbers(std::vector<std::pair<size_t, double>> largest, ExpectedTile
 // row: as many as kBytes hold.
 struct AttentionSource::HeadCache {
   static constexpr int64_t kBytes = int64_t{1} << 28;
-  size_t capacity = 4;
+  size_t capacity = 2;
   struct Entry {
     int64_t key = 0;
     std::once_flag once;
@@ -204,6 +205,17 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
         LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.Detail()));
   });
   return entry->head;
+}
+
+std::vector<double> AttentionSource::OutputOver(int64_t batch, int64_t kv_head,
+                                                const RowQuestion& row) const {
+  if (static_cast<int64_t>(heads_->capacity) <= case_.kv_heads) {
+    return OutputOverHead(case_, profile_, inputs_, batch, kv_head, row);
+  }
+  const auto head = Head(batch, kv_head);
+  RowQuestion other = row;
+  other.head = head.get();
+  return Evaluate<double>(other).o;
 }
 
 bool AttentionSource::TakesStatistics(const QueryIndex& query, const TileRequest& request) const {
@@ -494,8 +506,9 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
     }
     if (TakesStatistics(query, request)) {
       const auto other = OtherKvHead(case_, query.query_head);
-      const auto other_head = other ? Head(query.batch, *other) : nullptr;
-      AddRowStatistics(context, owned, row, other_head.get(), r, &*out.statistics);
+      const std::vector<double> of_other =
+          other ? OutputOver(query.batch, *other, owned.question) : std::vector<double>();
+      AddRowStatistics(context, owned, row, of_other, r, &*out.statistics);
     }
   }
   if (lse != nullptr) TakeLowNumbers(std::move(low_lse), lse);

@@ -53,6 +53,8 @@ class AttentionSource : public ExpectedSource {
   // Rows of the output, counted over (B, Hq, L).
   QueryIndex RowAt(int64_t row) const;
   std::shared_ptr<const HeadData> Head(int64_t batch, int64_t kv_head) const;
+  // The output of a row that reads another head in place of its own, in double; shape (Dv).
+  std::vector<double> OutputOver(int64_t batch, int64_t kv_head, const RowQuestion& row) const;
   // Whether a row takes part in the statistics: up to 32 rows of a head do.
   bool TakesStatistics(const QueryIndex& query, const TileRequest& request) const;
   // Whether it is one of these 32, or of fewer.

@@ -138,14 +138,29 @@ inline void OverChannels(int64_t dv, const Body& body) {
 
 constexpr size_t kDoubleBytes = sizeof(double);
 
+// Rows of V that stay in cache while all runs of channels pass over them; sums go on from what
+// they were after the rows before.
+constexpr int64_t kRowsInCache = 128;
+
+template <typename Body>
+KVCHECK_INLINE void OverRows(int64_t n, Body body) {
+  for (int64_t j = 0; j < n; j += kRowsInCache)
+    body(j, n - j < kRowsInCache ? n : j + kRowsInCache);
+}
+
+KVCHECK_INLINE void Clear(double* values, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) values[i] = 0;
+}
+
 // One run of channels, held in registers: kVectors of T, which is Vec, or double for the channels
 // that remain. Every channel is a chain of dependent additions, so several advance at once.
 template <typename T, int kVectors>
-KVCHECK_INLINE void WeightedSumRun(const int32_t* keys, int64_t n, const double* p, const double* v,
-                                   int64_t dv, int64_t first, double* o) {
+KVCHECK_INLINE void WeightedSumRun(const int32_t* keys, int64_t begin, int64_t end, const double* p,
+                                   const double* v, int64_t dv, int64_t first, double* o) {
   constexpr int kLength = sizeof(T) / kDoubleBytes;
-  T sum[kVectors] = {};
-  for (int64_t j = 0; j < n; ++j) {
+  T sum[kVectors];
+  __builtin_memcpy(sum, o + first, sizeof(sum));
+  for (int64_t j = begin; j < end; ++j) {
     const double* row = v + int64_t{keys[j]} * dv + first;
 #pragma GCC unroll 8
     for (int i = 0; i < kVectors; ++i) {
@@ -159,14 +174,17 @@ KVCHECK_INLINE void WeightedSumRun(const int32_t* keys, int64_t n, const double*
 
 void WeightedSumLoop(const int32_t* keys, int64_t n, const double* p, const double* v, int64_t dv,
                      double* o) {
-  int64_t first = 0;
-  for (; first + kChains * kVec <= dv; first += kChains * kVec) {
-    WeightedSumRun<Vec, kChains>(keys, n, p, v, dv, first, o);
-  }
-  for (; first + kVec <= dv; first += kVec) {
-    WeightedSumRun<Vec, 1>(keys, n, p, v, dv, first, o);
-  }
-  for (; first < dv; ++first) WeightedSumRun<double, 1>(keys, n, p, v, dv, first, o);
+  Clear(o, dv);
+  OverRows(n, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;
+    for (; first + kChains * kVec <= dv; first += kChains * kVec) {
+      WeightedSumRun<Vec, kChains>(keys, begin, end, p, v, dv, first, o);
+    }
+    for (; first + kVec <= dv; first += kVec) {
+      WeightedSumRun<Vec, 1>(keys, begin, end, p, v, dv, first, o);
+    }
+    for (; first < dv; ++first) WeightedSumRun<double, 1>(keys, begin, end, p, v, dv, first, o);
+  });
 }
 
 // As WeightedSumRun. p_hi: not negative.
@@ -223,14 +241,21 @@ void WeightedSumDD(const int32_t* keys, int64_t n, const double* p_hi, const dou
 
 // Sums of one run of channels, as WeightedSumRun.
 template <bool kHasY, typename T, int kVectors>
-KVCHECK_INLINE void SumChannelRun(const int32_t* keys, int64_t n, const double* p, const double* c,
-                                  const double* x, const double* y, const double* v, int64_t dv,
-                                  const double* o, int64_t first, const ChannelSumArrays& out) {
+KVCHECK_INLINE void SumChannelRun(const int32_t* keys, int64_t begin, int64_t end, const double* p,
+                                  const double* c, const double* x, const double* y,
+                                  const double* v, int64_t dv, const double* o, int64_t first,
+                                  const ChannelSumArrays& out) {
   constexpr int kLength = sizeof(T) / kDoubleBytes;
-  T center[kVectors], mass[kVectors] = {}, sum_c[kVectors] = {}, sum_x[kVectors] = {};
-  T sum_y[kVectors] = {}, largest[kVectors] = {}, spread[kVectors] = {};
+  T center[kVectors], mass[kVectors], sum_c[kVectors], sum_x[kVectors];
+  T sum_y[kVectors], largest[kVectors], spread[kVectors];
   __builtin_memcpy(center, o + first, sizeof(center));
-  for (int64_t j = 0; j < n; ++j) {
+  __builtin_memcpy(mass, out.mass + first, sizeof(mass));
+  __builtin_memcpy(sum_c, out.c + first, sizeof(sum_c));
+  __builtin_memcpy(sum_x, out.x + first, sizeof(sum_x));
+  __builtin_memcpy(sum_y, out.y + first, sizeof(sum_y));
+  __builtin_memcpy(largest, out.largest + first, sizeof(largest));
+  __builtin_memcpy(spread, out.spread + first, sizeof(spread));
+  for (int64_t j = begin; j < end; ++j) {
     const double* row = v + int64_t{keys[j]} * dv + first;
 #pragma GCC unroll 8
     for (int i = 0; i < kVectors; ++i) {
@@ -257,16 +282,20 @@ template <bool kHasY>
 void ChannelSumsLoop(const int32_t* keys, int64_t n, const double* p, const double* c,
                      const double* x, const double* y, const double* v, int64_t dv, const double* o,
                      const ChannelSumArrays& out) {
-  int64_t first = 0;
-  for (; first + kSumChains * kVec <= dv; first += kSumChains * kVec) {
-    SumChannelRun<kHasY, Vec, kSumChains>(keys, n, p, c, x, y, v, dv, o, first, out);
-  }
-  for (; first + kVec <= dv; first += kVec) {
-    SumChannelRun<kHasY, Vec, 1>(keys, n, p, c, x, y, v, dv, o, first, out);
-  }
-  for (; first < dv; ++first) {
-    SumChannelRun<kHasY, double, 1>(keys, n, p, c, x, y, v, dv, o, first, out);
-  }
+  double* const all_sums[] = {out.mass, out.c, out.x, out.y, out.largest, out.spread};
+  for (double* sums : all_sums) Clear(sums, dv);
+  OverRows(n, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;
+    for (; first + kSumChains * kVec <= dv; first += kSumChains * kVec) {
+      SumChannelRun<kHasY, Vec, kSumChains>(keys, begin, end, p, c, x, y, v, dv, o, first, out);
+    }
+    for (; first + kVec <= dv; first += kVec) {
+      SumChannelRun<kHasY, Vec, 1>(keys, begin, end, p, c, x, y, v, dv, o, first, out);
+    }
+    for (; first < dv; ++first) {
+      SumChannelRun<kHasY, double, 1>(keys, begin, end, p, c, x, y, v, dv, o, first, out);
+    }
+  });
 }
 
 // The rarer sums: codes dequantized in the kernel, and the codec's error against originals.
@@ -339,6 +368,9 @@ void Project(const int32_t* keys, int64_t n, const double* w, const double* v, i
   for (; j < n; ++j) ProjectRows<1>(keys + j, w, v, dv, out + j * kProjectLanes);
 }
 
+// Asks for the row that comes so many rows later, which lies anywhere.
+constexpr int64_t kRowsAhead = 16;
+
 // One run of columns through all cells. What a level adds to the finer ones is nothing where a cell
 // holds a single one, which most do.
 template <bool kHasBoth, typename T, int kVectors>
@@ -371,6 +403,11 @@ KVCHECK_INLINE void CellRun(const CellOrder& order, const double* v, int64_t col
   };
   for (int64_t j = 0; j < order.n; ++j) {
     for (int level = 1; level <= order.closes[j]; ++level) close(level);
+    if (j + kRowsAhead < order.n) {
+      const double* later = v + int64_t{order.rows[j + kRowsAhead]} * columns + first;
+      __builtin_prefetch(later);
+      if (sizeof(T) * kVectors > 64) __builtin_prefetch(later + 8);
+    }
     const double* row = v + int64_t{order.rows[j]} * columns + first;
     T own[kVectors];
     for (int i = 0; i < kVectors; ++i) {
@@ -412,19 +449,19 @@ void CellSquaresKernel(const CellOrder& order, const double* v, int64_t columns,
   }
 }
 
+// Of runs [begin, end), whose keys begin with key j.
 template <bool kHasSquares, typename T, int kVectors>
-KVCHECK_INLINE void RunSumsOf(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs,
-                              const double* p, const double* v, int64_t dv, int64_t first,
-                              double* prefix, double* largest_mass, double* squares) {
+KVCHECK_INLINE void RunSumsOf(const int32_t* keys, const int32_t* run, int64_t j, int64_t n,
+                              int64_t begin, int64_t end, const double* p, const double* v,
+                              int64_t dv, int64_t first, double* prefix, double* largest_mass,
+                              double* squares) {
   constexpr int kLength = sizeof(T) / kDoubleBytes;
-  T sum[kVectors] = {}, mass[kVectors] = {}, largest[kVectors] = {}, square[kVectors] = {};
-  int64_t j = 0;
-  for (int64_t r = 0; r <= runs; ++r) {
-    __builtin_memcpy(prefix + r * dv + first, sum, sizeof(sum));
-    for (int i = 0; i < kVectors; ++i) {
-      largest[i] = Larger(largest[i], mass[i]);
-      mass[i] = T{};
-    }
+  T sum[kVectors], largest[kVectors], square[kVectors] = {};
+  __builtin_memcpy(sum, prefix + begin * dv + first, sizeof(sum));
+  __builtin_memcpy(largest, largest_mass + first, sizeof(largest));
+  if (kHasSquares) __builtin_memcpy(square, squares + first, sizeof(square));
+  for (int64_t r = begin; r < end; ++r) {
+    T mass[kVectors] = {};
     for (; j < n && run[j] == r; ++j) {
       const double* row = v + int64_t{keys[j]} * dv + first;
       for (int i = 0; i < kVectors; ++i) {
@@ -434,6 +471,8 @@ KVCHECK_INLINE void RunSumsOf(const int32_t* keys, const int32_t* run, int64_t n
         if (kHasSquares) square[i] += term * term;
       }
     }
+    for (int i = 0; i < kVectors; ++i) largest[i] = Larger(largest[i], mass[i]);
+    __builtin_memcpy(prefix + (r + 1) * dv + first, sum, sizeof(sum));
   }
   __builtin_memcpy(largest_mass + first, largest, sizeof(largest));
   if (kHasSquares) __builtin_memcpy(squares + first, square, sizeof(square));
@@ -443,18 +482,30 @@ template <bool kHasSquares>
 void RunSumsLoop(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs, const double* p,
                  const double* v, int64_t dv, double* prefix, double* largest_mass,
                  double* squares) {
-  int64_t first = 0;
-  for (; first + kSumChains * kVec <= dv; first += kSumChains * kVec) {
-    RunSumsOf<kHasSquares, Vec, kSumChains>(keys, run, n, runs, p, v, dv, first, prefix,
-                                            largest_mass, squares);
-  }
-  for (; first + kVec <= dv; first += kVec) {
-    RunSumsOf<kHasSquares, Vec, 1>(keys, run, n, runs, p, v, dv, first, prefix, largest_mass,
-                                   squares);
-  }
-  for (; first < dv; ++first) {
-    RunSumsOf<kHasSquares, double, 1>(keys, run, n, runs, p, v, dv, first, prefix, largest_mass,
-                                      squares);
+  Clear(prefix, dv);
+  Clear(largest_mass, dv);
+  if (kHasSquares) Clear(squares, dv);
+  int64_t j = 0;
+  for (int64_t begin = 0; begin < runs;) {
+    int64_t end = begin, next = j;
+    while (end < runs && next - j < kRowsInCache) {
+      while (next < n && run[next] == end) ++next;
+      ++end;
+    }
+    int64_t first = 0;
+    for (; first + kSumChains * kVec <= dv; first += kSumChains * kVec) {
+      RunSumsOf<kHasSquares, Vec, kSumChains>(keys, run, j, n, begin, end, p, v, dv, first, prefix,
+                                              largest_mass, squares);
+    }
+    for (; first + kVec <= dv; first += kVec) {
+      RunSumsOf<kHasSquares, Vec, 1>(keys, run, j, n, begin, end, p, v, dv, first, prefix,
+                                     largest_mass, squares);
+    }
+    for (; first < dv; ++first) {
+      RunSumsOf<kHasSquares, double, 1>(keys, run, j, n, begin, end, p, v, dv, first, prefix,
+                                        largest_mass, squares);
+    }
+    begin = end, j = next;
   }
 }
 

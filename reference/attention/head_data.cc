@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
 
 #include "reference/formats/codec.h"
 #include "reference/formats/error_bound.h"
@@ -9,6 +12,8 @@
 
 namespace kvcheck {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // |c s| + |z| of rows of codes, and the largest |s| and |z|.
 void LoadParts(const AttentionCase& c, const TensorMap& inputs, bool is_key, int64_t batch,
@@ -142,6 +147,28 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
   return operand;
 }
 
+HeadData LoadKeys(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                  int64_t batch, int64_t kv_head, int64_t first_key, int64_t keys) {
+  const int64_t row = (batch * c.kv_heads + kv_head) * c.kv_len + first_key;
+  const auto load = [&](const std::string& name, const KvFormat& format, int64_t dim) {
+    OperandRows operand;
+    operand.dim = dim;
+    if (c.against_original && !IsPlain(format)) {
+      operand.hi.resize(static_cast<size_t>(keys * dim));
+      DecodeTo(Get(inputs, name + "_original"), row * dim, operand.hi);
+    } else {
+      operand.hi = DecodeRows(format, profile, CacheRows(format, inputs, name), row, keys).hi;
+    }
+    return operand;
+  };
+  HeadData head;
+  head.kv_len = keys;
+  head.k = load("k", c.k, c.k_dim);
+  head.v = load("v", c.v, c.v_dim);
+  head.k_tiles = Transpose(head.k.hi, keys, c.k_dim);
+  return head;
+}
+
 HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                   int64_t batch, int64_t kv_head, OperandDetail detail) {
   HeadData head;
@@ -168,15 +195,21 @@ HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMa
     head.k_norm_largest = std::max(head.k_norm_largest, std::sqrt(square));
   }
   head.v_largest_of.assign(static_cast<size_t>(head.v.dim), 0);
-  for (size_t i = 0; i < head.v.hi.size(); ++i) {
-    const double v = head.v.hi[i];
-    if (std::isfinite(v)) {
-      double& largest = head.v_largest_of[i % head.v_largest_of.size()];
-      largest = std::max(largest, std::fabs(v));
-      continue;
+  const auto dv = head.v_largest_of.size();
+  for (size_t row = 0; row < head.v.hi.size(); row += dv) {
+    const double* v = &head.v.hi[row];
+    bool is_finite = true;
+    for (size_t c = 0; c < dv; ++c) {
+      const double size = std::fabs(v[c]);
+      is_finite = is_finite && size < kInfinity;
+      head.v_largest_of[c] =
+          size < kInfinity ? std::max(head.v_largest_of[c], size) : head.v_largest_of[c];
     }
-    head.v_not_finite.resize(static_cast<size_t>(head.v.dim));
-    head.v_not_finite[i % static_cast<size_t>(head.v.dim)] = 1;
+    if (is_finite) continue;
+    head.v_not_finite.resize(dv);
+    for (size_t c = 0; c < dv; ++c) {
+      if (!std::isfinite(v[c])) head.v_not_finite[c] = 1;
+    }
   }
   for (const double largest : head.v_largest_of) head.v_largest = std::max(head.v_largest, largest);
   return head;

@@ -67,6 +67,10 @@ struct HeadData {
 
 HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                   int64_t batch, int64_t kv_head, OperandDetail detail);
+// K and V of keys [first_key, first_key + keys) as a head of these, for an evaluation in double:
+// values and tiles, and nothing that a bound needs.
+HeadData LoadKeys(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                  int64_t batch, int64_t kv_head, int64_t first_key, int64_t keys);
 
 }  // namespace kvcheck
 

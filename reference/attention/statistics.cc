@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numbers>
 
 #include "reference/attention/evaluate.h"
@@ -108,7 +109,7 @@ void AddFactors(const RowContext& context, const RowReference& row, std::vector<
 
 // effect[direction * dv + c]
 std::vector<double> Effects(const RowContext& context, const RowQuestion& question,
-                            const RowReference& row, const HeadData* other_head) {
+                            const RowReference& row, std::span<const double> of_other_head) {
   const HeadData& head = *context.head;
   const auto dv = static_cast<size_t>(head.v.dim);
   const size_t n = question.keys.size();
@@ -155,13 +156,10 @@ std::vector<double> Effects(const RowContext& context, const RowQuestion& questi
     const double gap = row.p[n - 2] - row.p[n - 1];
     for (size_t c = 0; c < dv; ++c) effects[kLastValuesSwapped * dv + c] = gap * (b[c] - a[c]);
   }
-  if (other_head != nullptr) {
-    RowQuestion other = question;
-    other.head = other_head;
-    const std::vector<double> faulty = Evaluate<double>(other).o;
-    const bool finite = std::all_of(faulty.begin(), faulty.end(),
-                                    [](double value) { return std::isfinite(value); });
-    for (size_t c = 0; finite && c < dv; ++c) effects[kOtherHead * dv + c] = faulty[c] - o(c);
+  const bool is_other_finite = std::all_of(of_other_head.begin(), of_other_head.end(),
+                                           [](double value) { return std::isfinite(value); });
+  for (size_t c = 0; is_other_finite && c < of_other_head.size(); ++c) {
+    effects[kOtherHead * dv + c] = of_other_head[c] - o(c);
   }
   AddFactors(context, row, &effects);
   return effects;
@@ -524,6 +522,41 @@ std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head) {
   return tiled != own ? tiled : (own + 1) % c.kv_heads;
 }
 
+std::vector<double> OutputOverHead(const AttentionCase& c, const Profile& profile,
+                                   const TensorMap& inputs, int64_t batch, int64_t kv_head,
+                                   const RowQuestion& row) {
+  constexpr int64_t kKeys = 256;
+  RowQuestion part = row;
+  part.has_sink = false;
+  double max = row.has_sink ? row.sink : -std::numeric_limits<double>::infinity();
+  double denominator = row.has_sink ? 1 : 0;
+  std::vector<double> sum(static_cast<size_t>(c.v_dim), 0);
+  std::vector<int32_t> keys;
+  for (size_t begin = 0, end = 0; begin < row.keys.size(); begin = end) {
+    const int64_t first = row.keys[begin] / kKeys * kKeys;
+    keys.clear();
+    for (; end < row.keys.size() && row.keys[end] < first + kKeys; ++end) {
+      keys.push_back(row.keys[end] - static_cast<int32_t>(first));
+    }
+    const HeadData head =
+        LoadKeys(c, profile, inputs, batch, kv_head, first, std::min(kKeys, c.kv_len - first));
+    part.head = &head;
+    part.keys = keys;
+    if (!row.bias.empty()) part.bias = row.bias.subspan(begin, end - begin);
+    if (!row.forced_score.empty()) part.forced_score = row.forced_score.subspan(begin, end - begin);
+    const RowAnswer<double> answer = Evaluate<double>(part);
+    if (answer.max == -std::numeric_limits<double>::infinity()) continue;
+    const double highest = std::max(max, answer.max);
+    const double of_sum = denominator > 0 ? std::exp(max - highest) : 0;
+    const double of_part = std::exp(answer.max - highest) * answer.denominator;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] * of_sum + answer.o[i] * of_part;
+    denominator = denominator * of_sum + of_part;
+    max = highest;
+  }
+  for (double& value : sum) value /= denominator;
+  return sum;
+}
+
 TileStatistics EmptyStatistics(size_t rows, size_t channels) {
   TileStatistics statistics;
   statistics.sigma_squared.assign(rows * channels, 0);
@@ -540,10 +573,10 @@ TileStatistics EmptyStatistics(size_t rows, size_t channels) {
 }
 
 void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
-                      const RowReference& row, const HeadData* other_head, size_t r,
+                      const RowReference& row, std::span<const double> of_other_head, size_t r,
                       TileStatistics* statistics) {
   const auto dv = static_cast<size_t>(context.head->v.dim);
-  std::vector<double> effects = Effects(context, owned.question, row, other_head);
+  std::vector<double> effects = Effects(context, owned.question, row, of_other_head);
   bool undefined = false;
   for (size_t c = 0; c < dv; ++c) {
     if (!row.channels[c].undefined) continue;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "reference/attention/row_reference.h"
 #include "reference/spec/tiles.h"
@@ -31,12 +32,18 @@ inline constexpr int kRowFactorDirection = 8;
 // = 1.
 std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head);
 
+// The output, in double, of a row that reads another head of K and V in place of its own. Keys are
+// decoded a few at a time: memory does not grow with their number. Shape: (Dv).
+std::vector<double> OutputOverHead(const AttentionCase& c, const Profile& profile,
+                                   const TensorMap& inputs, int64_t batch, int64_t kv_head,
+                                   const RowQuestion& row);
+
 TileStatistics EmptyStatistics(size_t rows, size_t channels);
 
-// Fills row `r` of the tile. other_head: that of OtherKvHead, or null. Every plan has a noise model
-// (noise.h): what is not random in it is slack.
+// Fills row `r` of the tile. of_other_head (Dv): the row's output over the head of OtherKvHead;
+// empty: there is none. Every plan has a noise model (noise.h): what is not random in it is slack.
 void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
-                      const RowReference& row, const HeadData* other_head, size_t r,
+                      const RowReference& row, std::span<const double> of_other_head, size_t r,
                       TileStatistics* statistics);
 
 }  // namespace kvcheck

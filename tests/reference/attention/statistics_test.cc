@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "reference/attention/evaluate.h"
 #include "reference/judge/judge.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
@@ -232,6 +235,46 @@ TEST(FaultDirection, ReadsTheTiledHeadOrTheNext) {
   for (int64_t h = 0; h < 6; ++h) EXPECT_EQ(OtherKvHead(c, h), expected[h]) << h;
   c.kv_heads = 1;
   EXPECT_EQ(OtherKvHead(c, 3), std::nullopt);
+}
+
+// Decoded a few keys at a time, another head gives what it gives as a whole.
+TEST(FaultDirection, ReadsAnotherHeadAFewKeysAtATime) {
+  for (const std::string text :
+       {"attention b=2 hq=4 hkv=2 l=3 t=700 d=32 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3",
+        "attention b=2 hq=4 hkv=2 l=3 t=700 d=32 q=f16 k=q8_0 v=q4_0 out=f16 data=outlier:3",
+        "attention b=2 hq=4 hkv=2 l=3 t=513 d=64 dv=32 q=f32 k=affine:4:g32:f16 v=f16 out=f32 "
+        "mask=causal_bottom_right+window:300+additive:BHLT:f32 softcap=20 sinks=f32 data=gauss:5",
+        "attention b=2 hq=4 hkv=2 l=3 t=40 d=32 q=bf16 k=bf16 v=bf16 out=bf16 data=dominant:3"}) {
+    SCOPED_TRACE(text);
+    const auto c = std::get<AttentionCase>(ParseCase(text));
+    const Profile profile;
+    const TensorMap inputs = GenerateInputs(Case(c), profile);
+    const Arithmetic arithmetic = Resolve(ExactPlan(), profile, c);
+    const MaskReader mask(c, profile, inputs);
+    const HeadData own = LoadHead(c, profile, inputs, 1, 0, arithmetic.Detail());
+    const HeadData other = LoadHead(c, profile, inputs, 1, 1, arithmetic.Detail());
+    std::vector<double> all_q = Decoded(Get(inputs, "q"));
+    for (int64_t l = 0; l < c.query_len; ++l) {
+      const auto d = static_cast<size_t>(c.k_dim);
+      const auto row = static_cast<size_t>(c.query_heads * c.query_len + l);
+      RowContext context;
+      context.c = &c, context.arithmetic = &arithmetic, context.profile = profile;
+      context.head = &own;
+      context.q = std::span(all_q).subspan(row * d, d);
+      context.has_sink = c.sinks.has_value();
+      context.sink = 2.5;
+      OwnedQuestion owned;
+      ASSERT_EQ(MakeQuestion(context, mask.Visible({1, 0, l}), &owned), RowKind::kEvaluate);
+      RowQuestion question = owned.question;
+      question.head = &other;
+      const std::vector<double> whole = Evaluate<double>(question).o;
+      const std::vector<double> parts = OutputOverHead(c, profile, inputs, 1, 1, owned.question);
+      ASSERT_EQ(parts.size(), whole.size());
+      for (size_t i = 0; i < whole.size(); ++i) {
+        EXPECT_NEAR(parts[i], whole[i], 0x1p-40 * other.v_largest) << l << " " << i;
+      }
+    }
+  }
 }
 
 TEST(Statistics, KeepCleanKernelsInsideTheLimit) {
