@@ -109,7 +109,7 @@ void Ledger::MarkWritten(int32_t index, int64_t operation) {
   if (node.written < 0) node.written = static_cast<int32_t>(operation);
 }
 
-void Ledger::Keep(const NodePath& path, bool sure, int64_t written) {
+void Ledger::Keep(const NodePath& path, bool sure, int64_t written, int64_t shortest) {
   if (path.empty()) return;
   for (const int32_t node : path) Publish(node);
   ++clock_;
@@ -137,13 +137,19 @@ void Ledger::Keep(const NodePath& path, bool sure, int64_t written) {
   const bool is_durable = setup_.disk && profile_.persists == Persists::kClose && !damaged_;
   if (may_be_there && written == 0) {
     same->used = clock_;
+    if (!same->sure) same->shortest = shortest;
     same->sure = same->sure || sure;
     same->in_memory = same->in_memory || sure;
     same->durable = same->durable || (sure && is_durable);
     return;
   }
+  // Of what is kept twice, the later one may have taken the place of the earlier one.
+  for (KeptPrompt& kept : kept_) {
+    if (is_prefix(kept, path.size())) kept.shortest = std::max(kept.shortest, shortest);
+  }
   // A prompt that two requests have computed may be held twice.
-  kept_.push_back({path, clock_, sure, sure && is_durable, true, false, std::ssize(path)});
+  kept_.push_back(
+      {path, clock_, sure, sure && is_durable, true, false, std::ssize(path), shortest});
 }
 
 void Ledger::Use(const NodePath& path, int64_t tokens) {
@@ -226,7 +232,7 @@ void Ledger::Save(int key) {
   }
   for (const KeptPrompt& kept : kept_) {
     if (kept.touch) continue;
-    (kept.sure && kept.in_memory ? saved.sure : saved.perhaps).push_back(kept.path);
+    (kept.sure && kept.in_memory ? saved.sure : saved.perhaps).push_back(kept);
   }
 }
 
@@ -237,16 +243,19 @@ void Ledger::Load(int key) {
   const int64_t now = clock_ + 1;
   // In which order they come is nobody's promise, and a longer one drops what came before it.
   const auto has_longer = [&](const NodePath& path) {
-    const auto goes_on = [&](const NodePath& other) {
-      return other.size() > path.size() && other[path.size() - 1] == path.back();
+    const auto goes_on = [&](const KeptPrompt& other) {
+      return other.path.size() > path.size() && other.path[path.size() - 1] == path.back();
     };
     return std::any_of(saved.sure.begin(), saved.sure.end(), goes_on) ||
            std::any_of(saved.perhaps.begin(), saved.perhaps.end(), goes_on);
   };
-  for (const NodePath& path : saved.sure) {
-    Keep(path, !profile_.superseded_dropped || !has_longer(path), std::ssize(path));
+  for (const KeptPrompt& prompt : saved.sure) {
+    Keep(prompt.path, !profile_.superseded_dropped || !has_longer(prompt.path),
+         std::ssize(prompt.path), prompt.shortest);
   }
-  for (const NodePath& path : saved.perhaps) Keep(path, /*sure=*/false, std::ssize(path));
+  for (const KeptPrompt& prompt : saved.perhaps) {
+    Keep(prompt.path, /*sure=*/false, std::ssize(prompt.path), prompt.shortest);
+  }
   for (KeptPrompt& kept : kept_) kept.used = std::min(kept.used, now);
 }
 
@@ -296,27 +305,46 @@ int64_t Ledger::MostAllowed(int64_t prompt_tokens, bool all) const {
   return prompt_tokens - (last ? 0 : 1);
 }
 
+PartialHit Ledger::Partial() const {
+  const bool without_window = profile_.partial == PartialHit::kLastBlock && setup_.window == 0;
+  return without_window ? PartialHit::kCommon : profile_.partial;
+}
+
+bool Ledger::HasWindowOf(const KeptPrompt& kept, int64_t tokens) const {
+  const int64_t block = started_.block_tokens;
+  const bool has_tail = profile_.tail_kept || profile_.grain == HitGrain::kToken;
+  int64_t end = std::ssize(kept.path);
+  if (!has_tail) end = end / block * block;
+  const int64_t last_block = std::max<int64_t>(0, end - 1) / block * block;
+  // The oldest row that the window of the next token has.
+  const auto oldest = [&](int64_t hit) { return std::max<int64_t>(0, hit - (setup_.window - 1)); };
+  return oldest(tokens) >= oldest(std::max(last_block, kept.shortest));
+}
+
 int64_t Ledger::DueOf(const KeptPrompt& kept, const NodePath& path, bool all) const {
+  const PartialHit partial = Partial();
   const int64_t kept_tokens = std::ssize(kept.path);
   const int64_t asked = std::ssize(path);
-  int64_t tokens = CommonTokens(kept.path, path);
+  const int64_t common = CommonTokens(kept.path, path);
   // A look at a part keeps what has the part: it is no prompt that could be found as one.
-  if (kept.touch && profile_.partial != PartialHit::kCommon) return 0;
-  const bool is_exact = !kept.touch && tokens == kept_tokens && tokens == asked;
+  if (kept.touch && partial != PartialHit::kCommon) return 0;
+  const bool is_exact = !kept.touch && common == kept_tokens && common == asked;
   const int64_t most =
       profile_.last == LastToken::kExact && !is_exact ? asked - 1 : MostAllowed(asked, all);
-  if (profile_.partial != PartialHit::kCommon) {
-    const bool is_prefix = tokens == kept_tokens && tokens <= most;
-    const bool is_longer = tokens == asked && profile_.partial == PartialHit::kLonger;
+  if (partial == PartialHit::kLonger || partial == PartialHit::kPrefix) {
+    const bool is_prefix = common == kept_tokens && common <= most;
+    const bool is_longer = common == asked && partial == PartialHit::kLonger;
     const bool needs_trim =
-        tokens == kept_tokens && tokens > most && profile_.partial == PartialHit::kLonger;
+        common == kept_tokens && common > most && partial == PartialHit::kLonger;
     if (!is_prefix && !is_longer && !needs_trim) return 0;
   }
-  if (profile_.grain == HitGrain::kToken) return std::min(tokens, most);
+  int64_t tokens = std::min(common, most);
   // A tail after the last block hits a prompt that ends with it.
-  if (profile_.tail_kept && is_exact && tokens <= most) return tokens;
-  tokens = std::min(tokens, most);
-  return tokens / started_.block_tokens * started_.block_tokens;
+  const bool hits_tail = profile_.tail_kept && is_exact && common <= most;
+  if (profile_.grain == HitGrain::kBlock && !hits_tail) {
+    tokens = tokens / started_.block_tokens * started_.block_tokens;
+  }
+  return partial != PartialHit::kLastBlock || HasWindowOf(kept, tokens) ? tokens : 0;
 }
 
 int64_t Ledger::Due(const NodePath& path, bool all, int64_t held) const {

@@ -42,6 +42,9 @@ struct KeptPrompt {
   // A look at a part of something kept: it makes that part recent, and is no prompt.
   bool touch = false;
   int64_t tokens = 0;  // that it may take, the path's at least
+  // The shortest hit whose window its request has held: it found so many tokens, and of what is
+  // before them it has the window.
+  int64_t shortest = 0;
 };
 
 class Ledger {
@@ -73,8 +76,8 @@ class Ledger {
 
   void MarkWritten(int32_t node, int64_t operation);
   // The prompt may hit from now on. sure: and has to, as far as budgets and the profile let it.
-  // written: tokens of it that its request wrote itself, and did not find.
-  void Keep(const NodePath& path, bool sure, int64_t written);
+  // written: tokens of it that its request wrote itself, and did not find. shortest: KeptPrompt's.
+  void Keep(const NodePath& path, bool sure, int64_t written, int64_t shortest = 0);
   // Its rows may hit, and need not.
   void Publish(int32_t node) { nodes_[static_cast<size_t>(node)].kept = generation_; }
   // A hit of the first `tokens` of the path, which takes out what it found or makes it recent.
@@ -119,6 +122,9 @@ class Ledger {
  private:
   static void Forget(KeptPrompt* kept);  // by memory
   int64_t DueOf(const KeptPrompt& kept, const NodePath& path, bool all) const;
+  // Whether a hit of so many tokens finds all rows that it needs, by partial=last_block.
+  bool HasWindowOf(const KeptPrompt& kept, int64_t tokens) const;
+  PartialHit Partial() const;  // the profile's, as it is in this case
   uint64_t DigestOf(int32_t who, int32_t parent, int32_t token) const;
 
   PrefixSetup setup_;
@@ -141,9 +147,9 @@ class Ledger {
   struct SavedStore {
     bool is_there = false;
     int64_t epoch = 0;
-    std::vector<NodePath> sure;      // prompts that are in it
-    std::vector<NodePath> perhaps;   // others, which would take their part of the budget
-    std::vector<int32_t> published;  // rows that may be in it
+    std::vector<KeptPrompt> sure;     // prompts that are in it
+    std::vector<KeptPrompt> perhaps;  // others, which would take their part of the budget
+    std::vector<int32_t> published;   // rows that may be in it
   };
   SavedStore saved_[kSavedStores];
 };

@@ -217,8 +217,11 @@ void HistoryRunner::DoClose(const PrefixOp& op) {
   const bool stays = capabilities_.prefix_profile.publishes_at_write;
   if ((op.keep || stays) && request.epoch == ledger_.epoch()) {
     // One that has crossed an epoch may be kept, and need not.
+    const int64_t tokens = std::ssize(request.path);
+    // What its window has left behind does not come back by trimming.
+    const int64_t shortest = request.trimmed ? tokens : request.hit;
     ledger_.Keep(request.path, /*sure=*/op.keep && !killed_ && !request.crossed,
-                 std::ssize(request.path) - request.shared);
+                 tokens - request.shared, shortest);
   }
   Forget(&request);
   ledger_.ApplyBudget(HeldTokens());

@@ -15,9 +15,10 @@ constexpr EnumNames<LastToken, 4> kLast = {{{LastToken::kAsked, "asked"},
                                             {LastToken::kAlways, "always"},
                                             {LastToken::kExact, "exact"},
                                             {LastToken::kNever, "never"}}};
-constexpr EnumNames<PartialHit, 3> kPartial = {{{PartialHit::kCommon, "common"},
+constexpr EnumNames<PartialHit, 4> kPartial = {{{PartialHit::kCommon, "common"},
                                                 {PartialHit::kLonger, "longer"},
-                                                {PartialHit::kPrefix, "prefix"}}};
+                                                {PartialHit::kPrefix, "prefix"},
+                                                {PartialHit::kLastBlock, "last_block"}}};
 constexpr EnumNames<Persists, 3> kPersists = {
     {{Persists::kSettle, "settle"}, {Persists::kClose, "close"}, {Persists::kNever, "never"}}};
 

@@ -9,9 +9,12 @@
 //                                in any case; in any, and has to where that very prompt was
 //                                kept; in none
 //   tail=dropped|kept            of what is kept, tokens behind the last whole block
-//   partial=common|longer|prefix what is found: the longest common prefix with anything kept; a
+//   partial=common|longer|prefix|last_block
+//                                what is found: the longest common prefix with anything kept; a
 //                                kept prompt that is a prefix of it or that it is a prefix of; the
-//                                former alone
+//                                former alone; in a case with a window, of a kept prompt the hits
+//                                that need no rows but those that a hit at the start of its last
+//                                block, or behind it, needs, elsewhere as `common`
 //   minimum=N                    prompts of fewer tokens are not kept (0)
 //   superseded=kept|dropped      a kept prompt goes when a longer one that it is a prefix of comes
 //   fetch=keeps|takes            a hit leaves what was kept; or takes it out
@@ -36,7 +39,7 @@ namespace kvcheck {
 
 enum class HitGrain : uint8_t { kBlock, kToken };
 enum class LastToken : uint8_t { kAsked, kAlways, kExact, kNever };
-enum class PartialHit : uint8_t { kCommon, kLonger, kPrefix };
+enum class PartialHit : uint8_t { kCommon, kLonger, kPrefix, kLastBlock };
 enum class Persists : uint8_t { kSettle, kClose, kNever };
 
 struct PrefixProfile {

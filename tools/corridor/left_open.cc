@@ -41,6 +41,10 @@ std::vector<std::string> LeftOpen(const PrefixProfile& profile) {
   phrases.Add(profile.partial == PartialHit::kPrefix,
               "prompts that leave a kept one before its end, or end inside it (partial=prefix)");
   phrases.Add(
+      profile.partial == PartialHit::kLastBlock,
+      "where there is a window, prompts that leave a kept one before its last block, or end "
+      "there (partial=last_block)");
+  phrases.Add(
       profile.minimum_tokens > 1,
       fmt::format("prompts of fewer tokens than {0} (minimum={0})", profile.minimum_tokens));
   phrases.Add(profile.superseded_dropped,

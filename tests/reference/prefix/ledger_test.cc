@@ -85,6 +85,71 @@ TEST_F(LedgerTest, ATailHitsAPromptThatEndsWithIt) {
   EXPECT_EQ(Due({0, 1, 0, 1, 0, 0}), 4);
 }
 
+// Blocks of 4; a window of 3 tokens needs the two rows before a hit.
+TEST_F(LedgerTest, OfTheLastBlockEveryHitIsDueAndNoneBeforeIt) {
+  Begin("partial=last_block", 4, 100, " window=3");
+  Keep({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});  // whole blocks up to 12, of which 8 to 11 last
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0}), 12);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}), 12);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0}), 8);  // leaves it there
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 8}), 8);        // ends there
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7}), 8);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7}, false), 0);  // 4: the last token is to be computed
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 0}), 0);
+  Begin("partial=last_block", 4, 100, " window=3");
+  Keep({0, 1, 2, 3, 4, 5, 6, 7});  // of whole blocks the last one is 4 to 7
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 0}), 4);
+  EXPECT_EQ(Due({0, 1, 2, 3, 0}), 4);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7}, false), 4);
+  EXPECT_EQ(Due({0, 1, 2, 0}), 0);
+}
+
+TEST_F(LedgerTest, TheLastBlockIsTheTailWhereATailIsKept) {
+  Begin("partial=last_block tail=kept", 4, 100, " window=3");
+  Keep({0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}), 10);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 8, 0}), 8);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 0}), 0);
+  Begin("partial=last_block grain=token", 4, 100, " window=3");
+  Keep({0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 8, 0}), 9);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 0}), 8);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 0}), 0);
+}
+
+TEST_F(LedgerTest, WhereNoWindowHasLeftARowEveryHitIsDue) {
+  const std::vector<int32_t> kept = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  for (const auto& [setup, due] :
+       {std::pair{"", 4}, {" window=9", 4}, {" window=8", 0}, {" window=3", 0}}) {
+    Begin("partial=last_block", 4, 100, setup);
+    Keep(kept);
+    EXPECT_EQ(Due({0, 1, 2, 3, 4, 0}), due) << setup;
+  }
+}
+
+// A request that was itself a hit has of what is before the hit its window alone.
+TEST_F(LedgerTest, APromptThatWentOnFromAnotherOneHasNoShorterHitsThanItsOwn) {
+  Begin("partial=last_block", 4, 100, " window=3");
+  Keep({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const NodePath other = Path({0, 1, 2, 3, 4, 5, 6, 7, 5});
+  ledger_.Keep(other, true, 1, 8);  // its last block is 4 to 7
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 5, 5}), 8);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 0}), 0);
+  ledger_.Save(0);
+  ledger_.Clear();
+  ledger_.Load(0);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 6, 7, 5, 5}), 8);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 0}), 0);
+  // What all of its tokens were computed for is enough for the block before.
+  ledger_.Keep(Path({0, 1, 2, 3, 4, 5, 6, 7, 6}), true, 9, 0);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 0}), 4);
+  // Kept again from a hit, it may have been replaced; found whole, it was there.
+  ledger_.Keep(Path({0, 1, 2, 3, 4, 5, 6, 7, 6}), true, 0, 9);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 0}), 4);
+  ledger_.Keep(Path({0, 1, 2, 3, 4, 5, 6, 7, 6}), true, 1, 8);
+  EXPECT_EQ(Due({0, 1, 2, 3, 4, 5, 0}), 0);
+}
+
 TEST_F(LedgerTest, ShortPromptsAndSupersededOnesNeedNotHit) {
   Begin("minimum=3 grain=token", 1, 100);
   Keep({0, 1});

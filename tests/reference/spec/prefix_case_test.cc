@@ -141,7 +141,7 @@ TEST(PrefixText, DrawnTokensAreThoseOfTheirSeed) {
 
 TEST(PrefixProfileText, RoundTrips) {
   for (const char* text :
-       {"", "grain=token", "last=never", "last=exact", "partial=longer tail=kept",
+       {"", "grain=token", "last=never", "last=exact", "partial=longer tail=kept", "partial=last_block",
         "minimum=128 persists=never slack=1 superseded=dropped fetch=takes",
         "shares=live publishes=write evict=lru busy=refused flips=served"}) {
     const PrefixProfile profile = ParsePrefixProfile(text);

@@ -24,8 +24,8 @@ TEST(LeftOpen, OrderOfEvictionIsOpenUntilItIsStated) {
 
 TEST(LeftOpen, WordsThatLoosenAPrefixProfileHaveAPhraseEach) {
   for (const std::string word :
-       {"partial=longer", "partial=prefix", "minimum=7", "superseded=dropped", "fetch=takes",
-        "busy=refused", "flips=served", "slack=2"}) {
+       {"partial=longer", "partial=prefix", "partial=last_block", "minimum=7", "superseded=dropped",
+        "fetch=takes", "busy=refused", "flips=served", "slack=2"}) {
     EXPECT_THAT(LeftOpen(ParsePrefixProfile("evict=lru " + word)),
                 ElementsAre(HasSubstr("(" + word + ")")));
   }
