@@ -38,7 +38,7 @@ done
 def peers(*options):
     return subprocess.run([sys.executable, str(BENCH / "peers.py"), SERVER, "--rounds", "2", "--burst", "0.001", "--patience", "0",
                            *options],
-                          capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+                          capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
 
 
 def case_of(milliseconds, kind="decode", tokens=32768):

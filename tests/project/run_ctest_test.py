@@ -28,7 +28,7 @@ class RunCtest(unittest.TestCase):
         if notes:
             (folder / "notes").write_text(notes)
         return subprocess.run([sys.executable, str(TOOL), str(folder / "notes"), "--test-dir", str(folder), *arguments],
-                              capture_output=True, text=True, timeout=300)
+                              capture_output=True, text=True, timeout=600)
 
     def test_reasons_come_before_the_closing_summary(self):
         done = self.run_tool(TESTS, "live tests: --all\n")

@@ -117,6 +117,6 @@ function(kvcheck_test)
     add_dependencies(bytes_tests ${T_NAME})
   endif()
   include(GoogleTest)
-  gtest_discover_tests(${T_NAME} DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${T_NAME} DISCOVERY_TIMEOUT 600
                        PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT})
 endfunction()

@@ -105,7 +105,7 @@ class CppAdapter : public ToolTest {
 
 TEST_F(CppAdapter, DrawnTracesOfTheExamplePass) {
   const ToolRun run = Tool(
-      {"fuzz", "--impl", KVCHECK_CPP_EXAMPLE, "--cases", "500", "--limit", "60s", "--json", "-"});
+      {"fuzz", "--impl", KVCHECK_CPP_EXAMPLE, "--cases", "500", "--limit", "10m", "--json", "-"});
   ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
   const json campaign = json::parse(run.out)["summary"]["campaigns"][0];
   // Some draw attention over padding only, which proves nothing of the model either: so many.
@@ -127,8 +127,9 @@ TEST_F(CppAdapter, DrawnTracesOfTheExamplePass) {
 }
 
 TEST_F(CppAdapter, MergeThatForgetsTheOrderOfARingIsFound) {
-  const ToolRun run = Tool({"fuzz", "--impl", fmt::format("{} --broken", KVCHECK_CPP_EXAMPLE),
-                            "--cases", "5000", "--layout", "ring*", "--limit", "60s"});
+  const ToolRun run =
+      Tool({"fuzz", "--impl", fmt::format("{} --broken", KVCHECK_CPP_EXAMPLE), "--cases", "5000",
+            "--layout", "ring*", "--limit", "10m", "--shrink-time", "10h"});
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
   EXPECT_NE(run.out.find("signature \"append visible_extra\""), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("; merge A -> B; append B 1'"), std::string::npos) << run.out;
@@ -136,7 +137,7 @@ TEST_F(CppAdapter, MergeThatForgetsTheOrderOfARingIsFound) {
 
 TEST_F(CppAdapter, DrawnAttentionOfTheExamplePasses) {
   const ToolRun run = Tool({"fuzz", "--kind", "attention", "--impl", KVCHECK_CPP_EXAMPLE, "--cases",
-                            "150", "--limit", "60s", "--json", "-"});
+                            "150", "--limit", "10m", "--json", "-"});
   ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
   // Others prove nothing, whoever answers: their queries see no key.
   const json campaign = json::parse(run.out)["summary"]["campaigns"][0];
@@ -152,12 +153,12 @@ constexpr int kShowsNothing = 3;
 
 TEST_F(CppAdapter, TheSmallExamplePassesAndItsFaultIsFound) {
   const ToolRun run = Tool({"fuzz", "--impl", KVCHECK_CPP_SMALL_EXAMPLE, "--cases", "400",
-                            "--limit", "60s", "--json", "-"});
+                            "--limit", "10m", "--json", "-"});
   ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_EQ(json::parse(run.out)["summary"]["campaigns"][0]["passed"], 400) << run.out;
   const ToolRun broken =
       Tool({"fuzz", "--impl", fmt::format("{} --broken", KVCHECK_CPP_SMALL_EXAMPLE), "--cases",
-            "400", "--limit", "60s"});
+            "400", "--limit", "10m"});
   EXPECT_EQ(broken.exit_code, 1) << broken.out << broken.err;
   EXPECT_NE(broken.out.find("cache trim offset"), std::string::npos) << broken.out;
 }
@@ -172,14 +173,14 @@ TEST_F(CppAdapter, ACopyStartsWithoutAStep) {
 
 TEST_F(CppAdapter, CachesAcrossRequestsPassAndTheFaultIsFound) {
   const ToolRun run = Tool({"fuzz", "--kind", "prefix", "--impl", KVCHECK_CPP_PREFIX_EXAMPLE,
-                            "--cases", "400", "--limit", "60s", "--json", "-"});
+                            "--cases", "400", "--limit", "10m", "--json", "-"});
   ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
   const json campaign = json::parse(run.out)["summary"]["campaigns"][0];
   EXPECT_GE(campaign["passed"], 370) << campaign;
   EXPECT_TRUE(campaign["declined"].empty()) << campaign;
   const ToolRun broken = Tool({"fuzz", "--kind", "prefix", "--impl",
                                fmt::format("{} --broken", KVCHECK_CPP_PREFIX_EXAMPLE), "--cases",
-                               "400", "--limit", "60s"});
+                               "400", "--limit", "10m"});
   EXPECT_EQ(broken.exit_code, 1) << broken.out << broken.err;
   EXPECT_NE(broken.out.find("prefix open other_tenant"), std::string::npos) << broken.out;
 }

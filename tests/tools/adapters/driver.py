@@ -20,7 +20,7 @@ class Gone(Exception):
 
 
 class Child:
-    def __init__(self, command, limit_s=120, **options):
+    def __init__(self, command, limit_s=600, **options):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
                                         start_new_session=True, **options)
         self.limit_s = limit_s

@@ -35,7 +35,7 @@ def rows(tokens, value):
 
 def fuzz(file, *options, cases, out):
     command = f"{sys.executable} -m kvcheck_adapter {file} {' '.join(options)}"
-    return subprocess.run([str(KVCHECK), "fuzz", "--kind", "prefix", "--impl", command, "--cases", str(cases), "--limit", "120s",
+    return subprocess.run([str(KVCHECK), "fuzz", "--kind", "prefix", "--impl", command, "--cases", str(cases), "--limit", "10m",
                            "--shrink-time", "2s", "--out", str(out)], capture_output=True, text=True, timeout=900)
 
 
@@ -213,7 +213,7 @@ class Page(unittest.TestCase):
 
     def run_command(self, line):
         line = line.replace("kvcheck ", f"{KVCHECK} ", 1).replace("'python ", f"'{sys.executable} ")
-        options = f" --limit 120s --out {self.folder}/found" if " fuzz " in line else ""
+        options = f" --limit 10m --out {self.folder}/found" if " fuzz " in line else ""
         return subprocess.run(["sh", "-c", line + options], capture_output=True, text=True, timeout=600, cwd=self.folder,
                               env={**os.environ, "KVCHECK_ADAPTERS": str(ADAPTERS),
                                    "KVCHECK_PYTHON": sys.executable})

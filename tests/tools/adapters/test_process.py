@@ -47,7 +47,7 @@ class Conversation(unittest.TestCase):
         noise = self.child.process.stderr.read().decode()
         for line in ("noise at import", "noise below Python", "noise in a call"):
             self.assertIn(line, noise)
-        self.assertEqual(self.child.process.wait(60), 0)
+        self.assertEqual(self.child.process.wait(600), 0)
         self.child.process.stdin = open(os.devnull, "wb")
 
     def test_what_the_library_raises_is_a_refusal_in_its_words(self):
@@ -85,7 +85,7 @@ class Conversation(unittest.TestCase):
         new(self.child)
         with self.assertRaises(Gone):
             self.child.ask(do="finalize", cache=0)
-        self.assertEqual(self.child.process.wait(60), 7)
+        self.assertEqual(self.child.process.wait(600), 7)
 
     def test_long_work_gives_signs_of_life(self):
         self.child = started()
@@ -108,7 +108,7 @@ class Conversation(unittest.TestCase):
         self.child = example()
         self.child.send_bytes(b"\1\0\0\0\0\0\0\0")
         self.child.process.stdin.close()
-        self.assertEqual(self.child.process.wait(60), 1)
+        self.assertEqual(self.child.process.wait(600), 1)
         self.assertIn("inside a frame", self.child.process.stderr.read().decode())
         self.child.process.stdin = open(os.devnull, "wb")
 
@@ -148,7 +148,7 @@ class Files(unittest.TestCase):
 
     def test_the_folder_goes_when_the_process_is_terminated(self):
         self.child.process.send_signal(signal.SIGTERM)
-        self.assertEqual(self.child.process.wait(60), 128 + signal.SIGTERM)
+        self.assertEqual(self.child.process.wait(600), 128 + signal.SIGTERM)
         self.assertEqual(self.left(), [])
 
     def test_the_next_one_removes_what_a_killed_one_left(self):
@@ -240,7 +240,7 @@ class Starting(unittest.TestCase):
             file = pathlib.Path(folder, "some.py")
             file.write_text(text)
             return subprocess.run([sys.executable, "-m", "kvcheck_adapter", str(file)], stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=120)
+                                  capture_output=True, text=True, timeout=600)
 
     def test_what_cannot_be_used_is_said(self):
         done = self.run_file("import nowhere_to_be_found")
@@ -253,7 +253,7 @@ class Starting(unittest.TestCase):
     def test_a_folder_without_its_environment_says_what_to_do(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "requirements.txt").write_text("some-library==1\n")
-            done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=120)
+            done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 2)
         self.assertIn("make_venv.sh " + os.path.basename(folder), done.stderr)
 
@@ -261,12 +261,12 @@ class Starting(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "requirements.txt").write_text("numpy==1\nsome-library[extra]==1\n")
             pathlib.Path(folder, "requirements-alone.txt").write_text("other-library==1\n")
-            done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=120,
+            done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=600,
                                   env={**os.environ, "KVCHECK_PYTHON": sys.executable})
             bare = pathlib.Path(folder, "bare")  # a Python without packages
             bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
             bare.chmod(0o755)
-            other = subprocess.run([str(ADAPTERS / "tutorial/run")], capture_output=True, text=True, timeout=120,
+            other = subprocess.run([str(ADAPTERS / "tutorial/run")], capture_output=True, text=True, timeout=600,
                                    env={**os.environ, "KVCHECK_PYTHON": str(bare)})
         self.assertEqual((other.returncode, "KVCHECK_PYTHON lacks: msgpack numpy" in other.stderr), (2, True), other.stderr)
         self.assertEqual(done.returncode, 2)
@@ -284,7 +284,7 @@ class Starting(unittest.TestCase):
             with Child(command, env={**os.environ, "KVCHECK_PYTHON": sys.executable}) as child:
                 self.assertEqual(child.hello()["name"], "tutorial")
             alone = {name: value for name, value in os.environ.items() if name != "KVCHECK_PYTHON"}
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=alone)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=alone)
             self.assertIn("this is the venv", done.stderr)
 
     def test_versions_other_than_the_pinned_ones_are_warned_of(self):
@@ -317,7 +317,7 @@ class Starting(unittest.TestCase):
         self.assertIsNone(refuses([str(ADAPTERS / "numpy_example/run"), "--broken"]))
 
     def test_make_venv_refuses_what_is_no_adapter(self):
-        done = subprocess.run([str(ADAPTERS / "make_venv.sh"), "nothing"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([str(ADAPTERS / "make_venv.sh"), "nothing"], capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 2)
 
     def test_the_example_runs_by_its_folder(self):

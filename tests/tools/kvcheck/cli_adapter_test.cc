@@ -245,9 +245,9 @@ TEST_F(AdapterCommandLine, GoesOnPastLostChildren) {
   for (const auto& [kind, outcome, signature] : {std::tuple("exit_3", "CRASHED", "append CRASHED"),
                                                  {"prints_text", "FAIL", "append PROTOCOL"},
                                                  {"extents_overflow", "FAIL", "append PROTOCOL"}}) {
-    const ToolRun run =
-        Tool({"fuzz", "--impl", Hostile(kind, token), "--cases", "30", "--keep-going", "--out",
-              "found", "-j", "2", "--json", "report.json", "--limit", "60s"});
+    const ToolRun run = Tool({"fuzz", "--impl", Hostile(kind, token), "--cases", "30",
+                              "--keep-going", "--out", "found", "-j", "2", "--json", "report.json",
+                              "--limit", "10m", "--shrink-time", "10h"});
     EXPECT_EQ(run.exit_code, 1) << run.err;
     const json campaign = json::parse(ContentOf("report.json")).at("summary").at("campaigns").at(0);
     EXPECT_EQ(campaign.at("cases"), 30);

@@ -447,7 +447,11 @@ int Run(std::string_view kind, const char* file) {
     const std::span<const std::byte> answer = writer.FinishFrame();
     if (kind == "answers_four_at_a_time" && name != "hello") {
       unanswered.emplace_back(answer.begin(), answer.end());
-      if (unanswered.size() < 4) continue;
+      if (unanswered.size() < 4) {
+        // Where the test counts time: it is silent for ever.
+        if (ChildTime* const said = ChildTime::FromEnvironment()) said->Hang();
+        continue;
+      }
       for (const Bytes& each : std::exchange(unanswered, {})) WriteWhole(each);
       continue;
     }

@@ -82,13 +82,26 @@ def test_an_adapter_begins_with_what_comes_along(tmp_path):
 
 # The second call comes to no place where it could stop before it is written to.
 INTERRUPTED = """
-import os, signal, threading, time
+import os, signal, sys, threading, time
 import numpy, kvcheck
 from kvcheck import _core
 from kvcheck.testing import assert_attention_close
 
+def is_within(call, thread):
+    frame = sys._current_frames()[thread]
+    while frame and frame.f_code is not call.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+def interrupt_within(call, thread):
+    # Not before the call, however late a busy machine begins it.
+    while not is_within(call, thread):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+
 def interrupted(call):
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Thread(target=interrupt_within, args=(call, threading.get_ident())).start()
     try:
         call()
         return False
@@ -145,14 +158,15 @@ _, warm = look()
 for _ in range(30):
     judge()
 last, resident = look()
-print(len(first - before), first == last, resident - warm)
+print(len(first - before), first <= last, len(last - before), resident - warm)
 """
 
 
 def test_threads_and_memory_stay_between_calls():
-    started, same, grown = python(KEPT).split()
-    # One that the call waits for, and the three that help it.
-    assert (int(started), same) == (4, "True")
+    started, stay, at_the_end, grown = python(KEPT).split()
+    # One that the call waits for, and the three that help it: fewer where one has done its share before the next is given.
+    assert 2 <= int(started) <= int(at_the_end) <= 4
+    assert stay == "True"
     assert int(grown) < 16 << 10
 
 
