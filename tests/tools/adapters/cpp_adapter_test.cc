@@ -163,6 +163,16 @@ TEST_F(CppAdapter, TheSmallExamplePassesAndItsFaultIsFound) {
   EXPECT_NE(broken.out.find("cache trim offset"), std::string::npos) << broken.out;
 }
 
+TEST_F(CppAdapter, TheSmallestExamplesAreReadOnOneScreen) {
+  for (const char* name : {"small_example.cc", "prefix_example.cc"}) {
+    const std::string path = std::string(KVCHECK_SOURCE_DIR) + "/tools/adapters/cpp/" + name;
+    const ToolRun lines = Shell("wc -l <" + path + " && awk 'length > 100' " + path);
+    EXPECT_LE(std::stoi(lines.out), 60) << name;
+    EXPECT_EQ(lines.out.find('\n') + 1, lines.out.size())
+        << "longer than 100 characters: " << lines.out;
+  }
+}
+
 // What a copy shows before its first append is no step: asked of one that keeps its original's.
 TEST_F(CppAdapter, ACopyStartsWithoutAStep) {
   const std::string setup =

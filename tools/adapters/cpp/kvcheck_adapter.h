@@ -277,6 +277,15 @@ struct PrefixSpace {
                      all, least_tokens, identity, operations, damages)
 };
 
+// Of caches that keep rows in memory as they are given, without windows, limits of entries, disk
+// and tiers, and have these operations.
+inline PrefixSpace PlainPrefixSpace(Texts operations) {
+  PrefixSpace space;
+  space.quantizes = space.windows = space.entries = space.disk = space.tiers = false;
+  space.operations = std::move(operations);
+  return space;
+}
+
 struct Greeting {
   std::string name{};
   std::string version{};
@@ -505,7 +514,17 @@ struct PrefixSetup {
   std::string k, v;           // formats of kept rows
   int64_t quantize_from = 0;  // prompts of at least so many tokens are kept in k and v
   int64_t window = 0;         // tokens that odd layers see; 0: all
+
+  // K and V of no token: (layers, kv_heads, 0, channels).
+  std::pair<Array, Array> NoRows() const {
+    return {Array(x, {layers, kv_heads, 0, k_dim}), Array(x, {layers, kv_heads, 0, v_dim})};
+  }
 };
+
+inline bool BeginsWith(const Numbers& tokens, const Numbers& beginning) {
+  return beginning.size() <= tokens.size() &&
+         std::equal(beginning.begin(), beginning.end(), tokens.begin());
+}
 
 struct PrefixStarted {
   int64_t block_tokens = 1;     // of hits, as it really is; 1 of stores of snapshots
