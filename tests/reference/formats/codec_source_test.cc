@@ -156,6 +156,30 @@ TEST(CodecSource, AnExactZeroHasEitherSign) {
   EXPECT_TRUE(OnlyTile(c, two, inputs).alternatives.empty());
 }
 
+// ggml's decoders give a zero the sign of its scale times its code, and another one is another
+// value; the real product has either.
+TEST(CodecSource, AZeroOfGgmlHasTheSignThatItsDecoderGives) {
+  for (const auto& [text, is_negative] :
+       {std::pair{"q8_0", false}, {"q4_0", true}, {"q5_0", true}}) {
+    const KvFormat format = ParseKvFormat(WholeLine(text));
+    const CodecCase c = MakeCase(CodecDirection::kDecode, format, DType::kFloat32, 1, 32);
+    const TensorMap inputs =
+        EncodeRows(format, Profile(), RowOf(DType::kFloat32, std::vector<double>(32, 0.0)));
+    EXPECT_EQ(OnlyTile(c, Profile(), inputs).alternatives.size(), 32u) << text;
+    for (const DecodeRounding rounding :
+         {DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding}) {
+      Profile profile;
+      profile.decode = rounding;
+      const ExpectedTile tile = OnlyTile(c, profile, inputs);
+      EXPECT_TRUE(tile.alternatives.empty()) << text;
+      for (const double value : tile.value) {
+        EXPECT_EQ(value, 0) << text;
+        EXPECT_EQ(std::signbit(value), is_negative) << text;
+      }
+    }
+  }
+}
+
 TEST(CodecSource, RoundTripIsJudgedAgainstTheRowItself) {
   const AffineFormat format{4, 32, DType::kFloat32};
   const CodecCase c = MakeCase(CodecDirection::kRoundTrip, format, DType::kFloat32, 3, 64);

@@ -177,7 +177,9 @@ std::vector<Malformed> Table() {
       Attention("none", "additive:LT:i8", "i8", "an additive mask is f64, f32, f16 or bf16"),
       Attention("none", "causal_top_left+", " data", "'' is not a mask term"),
       // Other fields of attention.
-      Attention("mask=none", "layout=ragged", "ragged", "layout is dense"),
+      Attention("mask=none", "layout=ragged", "ragged",
+                "layout is dense: K and V as (B, Hkv, T, D); other orders, pages and packed "
+                "sequences are judged by the Python package, kvcheck.judge_attention"),
       Attention("mask=none", "alibi=no", "no data", "alibi=yes, or leave it out"),
       Attention("mask=none", "lse=log2", "log2", "is not one of none, natural, base2"),
       Attention("mask=none", "against=stores", "stores", "is not one of stored, original"),

@@ -271,6 +271,24 @@ void Poke(const std::string& path, const std::vector<int32_t>& table, size_t at,
   golden_samples::WriteBytes(path, bytes);
 }
 
+// A kernel that never ran leaves the zeros that are right there.
+TEST_F(JudgedDump, WithoutAKeyNothingIsProved) {
+  const std::string plan = Folder(kPagedPlan) + "/inputs.safetensors";
+  Poke(plan, {0, 2, 5}, 1, 0);
+  Poke(plan, {0, 0, 5}, 2, 0);
+  Poke(plan, {3, 2}, 1, 0);  // ends of last pages
+  Poke(plan, {3, 0}, 0, 0);
+  const std::string path =
+      Folder("BatchPrefillWithPagedKVCacheWrapper.run_call0001") + "/outputs.safetensors";
+  std::string out = golden_samples::ReadBytes(path);
+  const size_t header =
+      8 + static_cast<unsigned char>(out[0]) + 256UL * static_cast<unsigned char>(out[1]);
+  std::fill(out.begin() + static_cast<std::ptrdiff_t>(header), out.end(), '\0');
+  golden_samples::WriteBytes(path, out);
+  const Verdict verdict = VerdictOf(root(), kPagedRun);
+  EXPECT_EQ(verdict.outcome, Outcome::kMistrusted) << ReasonOf(verdict);
+}
+
 TEST_F(JudgedDump, TablesThatPointOutsideAreIllegal) {
   const std::string path = Folder(kPagedPlan) + "/inputs.safetensors";
   const std::string right = golden_samples::ReadBytes(path);
