@@ -14,12 +14,10 @@
 #include "reference/judge/judge.h"
 #include "reference/numerics/oracle.h"
 #include "tests/reference/attention/judge_run.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
 
 Plan PlainPlan() { return ParsePlan("base=plain_f32 block=all"); }
 
@@ -220,14 +218,14 @@ TEST(AttentionSource, ReadsTheHeadOfItsGroupAndValuesOfTheirOwnLength) {
   }
 }
 
-struct Tiny {
+struct ChannelCase {
   AttentionCase c;
   TensorMap inputs;
 };
 
 // One query, one channel: scores q k_j, values v_j.
-Tiny OneChannel(const std::vector<double>& k, const std::vector<double>& v, DType out) {
-  Tiny tiny;
+ChannelCase OneChannel(const std::vector<double>& k, const std::vector<double>& v, DType out) {
+  ChannelCase tiny;
   tiny.c.kv_len = static_cast<int64_t>(k.size());
   tiny.c.k_dim = tiny.c.v_dim = 1;
   tiny.c.out = out;
@@ -246,17 +244,17 @@ Tiny OneChannel(const std::vector<double>& k, const std::vector<double>& v, DTyp
 
 TEST(AttentionSource, AllowsInfinityWhereF16Overflows) {
   for (double sign : {1.0, -1.0}) {
-    const Tiny tiny = OneChannel({0}, {sign * 65519.996}, DType::kFloat16);
+    const ChannelCase tiny = OneChannel({0}, {sign * 65519.996}, DType::kFloat16);
     const ExpectedTile tile = AttentionSource(tiny.c, {}, PlainPlan(), tiny.inputs).Tiles(0, {})[0];
     ASSERT_EQ(tile.alternatives.size(), 1u);
     EXPECT_EQ(tile.alternatives[0].value, sign * kInfinity);
-    const Tiny small = OneChannel({0}, {sign * 65400}, DType::kFloat16);
+    const ChannelCase small = OneChannel({0}, {sign * 65400}, DType::kFloat16);
     EXPECT_TRUE(AttentionSource(small.c, {}, PlainPlan(), small.inputs)
                     .Tiles(0, {})[0]
                     .alternatives.empty());
     Plan saturating = PlainPlan();
     saturating.saturate_output = true;
-    const Tiny beyond = OneChannel({0}, {sign * 1e6}, DType::kFloat16);
+    const ChannelCase beyond = OneChannel({0}, {sign * 1e6}, DType::kFloat16);
     const ExpectedTile clamped =
         AttentionSource(beyond.c, {}, saturating, beyond.inputs).Tiles(0, {})[0];
     EXPECT_EQ(clamped.value[0], sign * 65504);
@@ -265,7 +263,7 @@ TEST(AttentionSource, AllowsInfinityWhereF16Overflows) {
 }
 
 TEST(AttentionSource, GivesTheLogSumExpInBothBases) {
-  Tiny tiny = OneChannel({0, 0, 0, 0}, {1, 2, 3, 4}, DType::kFloat32);
+  ChannelCase tiny = OneChannel({0, 0, 0, 0}, {1, 2, 3, 4}, DType::kFloat32);
   tiny.c.lse = LseKind::kNatural;
   const auto natural = AttentionSource(tiny.c, {}, PlainPlan(), tiny.inputs).Tiles(0, {});
   // The library's log is within an ulp, 2^-52 between 1 and 2.
@@ -277,7 +275,7 @@ TEST(AttentionSource, GivesTheLogSumExpInBothBases) {
 }
 
 TEST(AttentionSource, LetsASinkStandAlone) {
-  Tiny tiny = OneChannel({0, 0}, {1, 2}, DType::kFloat32);
+  ChannelCase tiny = OneChannel({0, 0}, {1, 2}, DType::kFloat32);
   tiny.c.sinks = DType::kFloat32;
   tiny.c.lse = LseKind::kNatural;
   tiny.c.mask.array = MaskArrayKind::kBoolean;

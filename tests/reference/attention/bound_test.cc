@@ -116,12 +116,12 @@ TEST(AttentionBound, FindsEveryHiddenRounding) {
 }
 
 // A case of attached f32 tensors.
-struct Tiny {
+struct AttachedCase {
   AttentionCase c;
   TensorMap inputs;
 
-  Tiny(int64_t kv_len, int64_t k_dim, int64_t v_dim, std::vector<double> q, std::vector<double> k,
-       std::vector<double> v) {
+  AttachedCase(int64_t kv_len, int64_t k_dim, int64_t v_dim, std::vector<double> q,
+               std::vector<double> k, std::vector<double> v) {
     c.kv_len = kv_len, c.k_dim = k_dim, c.v_dim = v_dim;
     c.scale = 1;
     c.data.regime = "file";
@@ -145,7 +145,7 @@ TEST(AttentionBound, CountsARoundedShiftOncePerBlockWhereItDrifts) {
     std::vector<double> k(kKeys, -score), v(kKeys, 0);
     k.front() = k.back() = score;
     v.front() = 1, v.back() = -1;
-    const Tiny tiny(kKeys, 1, 1, {1}, k, v);
+    const AttachedCase tiny(kKeys, 1, 1, {1}, k, v);
     Plan once = TightPlan();
     once.exp = ExpForm::kExp2Fma, once.scale_roundings = 3, once.block = 1;
     Plan drifting = once;
@@ -164,7 +164,7 @@ TEST(AttentionBound, CountsARoundedShiftOncePerBlockWhereItDrifts) {
 }
 
 TEST(AttentionBound, OfOneKeyIsTheNormalisationAlone) {
-  const Tiny tiny(1, 2, 3, {1, -2}, {3, 0.5}, {0.75, -8, 0});
+  const AttachedCase tiny(1, 2, 3, {1, -2}, {3, 0.5}, {0.75, -8, 0});
   const ExpectedTile out = tiny.Out(TightPlan());
   ASSERT_EQ(out.value, (std::vector<double>{0.75, -8, 0}));
   for (size_t c = 0; c < 3; ++c) {
@@ -181,7 +181,7 @@ TEST(AttentionBound, OfOneKeyIsTheNormalisationAlone) {
 }
 
 TEST(AttentionBound, OfTwoEqualScoresHasTheMeanAsValue) {
-  const Tiny tiny(2, 1, 2, {2}, {1, 1}, {1, 3, 5, -3});
+  const AttachedCase tiny(2, 1, 2, {2}, {1, 1}, {1, 3, 5, -3});
   const ExpectedTile out = tiny.Out(TightPlan());
   ASSERT_EQ(out.value, (std::vector<double>{3, 0}));
   // A shift of weight delta between the keys moves o by delta (v1 - v2) / 2: the score term is
@@ -193,10 +193,10 @@ TEST(AttentionBound, OfTwoEqualScoresHasTheMeanAsValue) {
 
 TEST(AttentionBound, OfOneHotScoresForgetsTheOtherKeys) {
   // The second key weighs e^-200: less than half an ulp of anything, so its V must not show.
-  const Tiny tiny(2, 1, 1, {1}, {100, -100}, {1.5, 1e6});
+  const AttachedCase tiny(2, 1, 1, {1}, {100, -100}, {1.5, 1e6});
   const ExpectedTile out = tiny.Out(TightPlan());
   EXPECT_EQ(out.value[0], 1.5);
-  const Tiny alone(1, 1, 1, {1}, {100}, {1.5});
+  const AttachedCase alone(1, 1, 1, {1}, {100}, {1.5});
   const ExpectedTile single = alone.Out(TightPlan());
   // With fused products two terms pass at most two roundings where one passes one, and the
   // denominator one: no more than four times the bound of the key alone.
@@ -207,12 +207,12 @@ TEST(AttentionBound, CountsTheRangeOfTheAccumulators) {
   Plan plan = TightPlan();
   plan.pv->accumulator.dtype = DType::kFloat16;
   // Two keys of 40000 add up to 80000 before they are divided by two.
-  const Tiny sums(2, 1, 1, {1}, {1, 1}, {40000, 40000});
+  const AttachedCase sums(2, 1, 1, {1}, {1, 1}, {40000, 40000});
   EXPECT_EQ(sums.Out(plan).standing[0], Standing::kUnbounded);
   EXPECT_EQ(sums.Out(TightPlan()).standing[0], Standing::kJudged);
   Plan scores = TightPlan();
   scores.scores = DType::kFloat16;
-  const Tiny large(2, 1, 1, {300}, {300, 1}, {1, 2});
+  const AttachedCase large(2, 1, 1, {300}, {300, 1}, {1, 2});
   EXPECT_EQ(large.Out(scores).standing[0], Standing::kUnbounded);
   EXPECT_EQ(large.Out(TightPlan()).standing[0], Standing::kJudged);
 }
@@ -220,7 +220,7 @@ TEST(AttentionBound, CountsTheRangeOfTheAccumulators) {
 TEST(AttentionBound, DoesNotLoseAKeyWhoseWeightVanishes) {
   // A gap of 2^33 nats under operations of 24 bits: exp of the error bound overflows where the
   // weight itself is zero, and the product must be neither NaN nor nothing.
-  const Tiny tiny(2, 1, 1, {1}, {0, -0x1p33}, {1, 2});
+  const AttachedCase tiny(2, 1, 1, {1}, {0, -0x1p33}, {1, 2});
   const ExpectedTile out = tiny.Out(TightPlan());
   ASSERT_EQ(out.standing[0], Standing::kJudged);
   EXPECT_LT(out.bound[0], 0x1p-20);

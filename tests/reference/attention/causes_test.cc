@@ -39,12 +39,12 @@ struct Planted {
   AttentionRules rules;
 };
 
-const char kShape[] = "hq=8 hkv=2 l=3 t=200 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:7";
+const char kLongCase[] = "hq=8 hkv=2 l=3 t=200 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:7";
 
 // What a kernel with the fault answers, judged as it was asked.
 // Of a key in any row of the case without a mask.
 double LargestWeight(int64_t key) {
-  const Case any = ParseCase(std::string("attention ") + kShape);
+  const Case any = ParseCase(std::string("attention ") + kLongCase);
   const auto& c = std::get<AttentionCase>(any);
   const TensorMap inputs = GenerateInputs(any, {});
   const auto d = static_cast<size_t>(c.k_dim);
@@ -70,7 +70,7 @@ double LargestWeight(int64_t key) {
 
 OutputVerdict JudgePlanted(const std::string& terms, const std::function<void(Planted*)>& plant,
                            int splits = 1) {
-  const Case any = ParseCase("attention " + terms + " " + kShape);
+  const Case any = ParseCase("attention " + terms + " " + kLongCase);
   Planted planted = {std::get<AttentionCase>(any), GenerateInputs(any, Profile()), {}};
   const AttentionCase asked = planted.c;
   const TensorMap inputs = planted.inputs;
@@ -260,7 +260,7 @@ TEST(Causes, NameSiblingsOfATokenTree) {
       }
     }
   };
-  const Case any = ParseCase(std::string("attention mask=bool:LT ") + kShape);
+  const Case any = ParseCase(std::string("attention mask=bool:LT ") + kLongCase);
   Planted planted = {std::get<AttentionCase>(any), GenerateInputs(any, Profile()), {}};
   tree(&planted, false);
   const TensorMap asked = planted.inputs;

@@ -16,16 +16,12 @@
 namespace kvcheck {
 namespace {
 
-AttentionCase WholeCase(const std::string& text) {
-  return std::get<AttentionCase>(ParseCase(text));
-}
-
 const std::string kWholeShape = "attention b=2 hq=4 hkv=2 l=6 t=40 d=16 q=bf16 k=bf16 v=bf16 ";
 
 // The answer to `whole`, judged as if it had been asked `asked`, over the inputs of both.
 Verdict JudgeIncomplete(const std::string& whole, const std::string& asked,
                         const std::string& plan = "stranger partial=f32") {
-  const AttentionCase full = WholeCase(whole), part = WholeCase(asked);
+  const AttentionCase full = CaseOf(whole), part = CaseOf(asked);
   const TensorMap inputs = GenerateInputs(Case(full), {});
   SimulatedKernel kernel(ParsePlan("plain_f32 p=bf16"), {});
   return Judge(AttentionSource(part, {}, ParsePlan(plan), inputs),
@@ -92,7 +88,7 @@ TEST(Completions, NameWhatACaseLeftOut) {
 }
 
 TEST(Completions, NameScalesThatLieBesideTheInputs) {
-  const AttentionCase c = WholeCase(kWholeShape + "out=bf16 data=gauss:3");
+  const AttentionCase c = CaseOf(kWholeShape + "out=bf16 data=gauss:3");
   TensorMap inputs = GenerateInputs(Case(c), {});
   for (const bool both : {true, false}) {
     for (const int64_t count : {int64_t{1}, c.kv_heads}) {
@@ -133,8 +129,8 @@ TEST(Completions, NameSequencesThatArePackedOneBehindTheOther) {
   const std::string text = "attention hq=4 hkv=2 l=30 t=30 d=16 q=bf16 k=bf16 v=bf16 out=bf16 ";
   for (const std::string causal : {"", "causal_bottom_right+"}) {
     const AttentionCase c =
-        WholeCase(text + (causal.empty() ? "" : "mask=causal_bottom_right ") + "data=gauss:3");
-    const AttentionCase packed = WholeCase(text + "mask=" + causal + "bool:LT data=gauss:3");
+        CaseOf(text + (causal.empty() ? "" : "mask=causal_bottom_right ") + "data=gauss:3");
+    const AttentionCase packed = CaseOf(text + "mask=" + causal + "bool:LT data=gauss:3");
     TensorMap inputs = GenerateInputs(Case(packed), {});
     for (int64_t l = 0; l < 30; ++l) {
       for (int64_t t = 0; t < 30; ++t) {
@@ -185,7 +181,7 @@ TEST(Completions, NameWhatOnlyTheStatisticsSee) {
 }
 
 TEST(Completions, NameNothingForAWrongOutput) {
-  const AttentionCase c = WholeCase(kWholeShape + "out=bf16 lse=natural data=gauss:3");
+  const AttentionCase c = CaseOf(kWholeShape + "out=bf16 lse=natural data=gauss:3");
   TensorMap inputs = GenerateInputs(Case(c), {});
   Tensor sinks(DType::kFloat32, {{"Hq", c.query_heads}});
   for (int64_t h = 0; h < c.query_heads; ++h) sinks.As<float>()[h] = 1;

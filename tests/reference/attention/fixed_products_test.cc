@@ -33,13 +33,13 @@ TEST(FixedProducts, StayWithinTheBoundOfEveryDrawnPlan) {
   EXPECT_GT(all.judged, 50'000);
 }
 
-AttentionCase OneHead(int64_t kv_len, const std::string& k, const std::string& v) {
+AttentionCase OneQuery(int64_t kv_len, const std::string& k, const std::string& v) {
   return std::get<AttentionCase>(ParseCase("attention hq=1 hkv=1 l=1 t=" + std::to_string(kv_len) +
                                            " d=32 dv=32 q=f32 k=" + k + " v=" + v +
                                            " out=f32 scale=1 lse=natural data=file"));
 }
 
-Plan PlanWith(const std::string& fields) {
+Plan FixedPlan(const std::string& fields) {
   return ParsePlan(fields +
                    " qk=f32:depth:3 pv=f32:lanes:8:fma l=f32:lanes:8 op=f32 scale_roundings=0 "
                    "scores=f32 bias_roundings=0 tanh_error=0 exp=exp exp_error=2^-23 "
@@ -48,8 +48,7 @@ Plan PlanWith(const std::string& fields) {
                    "saturate=no log_error=2^-22 dequantize=factored");
 }
 
-// All zeros.
-TensorMap Zeros(const AttentionCase& c) {
+TensorMap ZeroInputs(const AttentionCase& c) {
   TensorMap inputs;
   for (const auto& [name, spec] : InputSpecs(Case(c))) {
     inputs[name] = Tensor(spec.dtype, spec.shape);
@@ -64,19 +63,19 @@ JudgedRun Judged(const AttentionCase& c, const Plan& declared, const Plan& actua
 }
 
 void ExpectTight(const AttentionCase& c, const std::string& key, const TensorMap& inputs) {
-  const Plan plan = PlanWith(key + "=2^-10");
+  const Plan plan = FixedPlan(key + "=2^-10");
   const JudgedRun run = Judged(c, plan, plan, inputs);
   EXPECT_EQ(run.violations, 0) << run.first;
   EXPECT_GT(run.largest_ratio, 0.9);
-  EXPECT_GT(Judged(c, PlanWith(key + "=0.00087890625"), plan, inputs).violations, 0);
-  EXPECT_GT(Judged(c, PlanWith(key + "=none"), plan, inputs).violations, 0) << "not declared";
-  EXPECT_GT(Judged(c, PlanWith("name=unsaid"), plan, inputs).violations, 0) << "left out";
+  EXPECT_GT(Judged(c, FixedPlan(key + "=0.00087890625"), plan, inputs).violations, 0);
+  EXPECT_GT(Judged(c, FixedPlan(key + "=none"), plan, inputs).violations, 0) << "not declared";
+  EXPECT_GT(Judged(c, FixedPlan("name=unsaid"), plan, inputs).violations, 0) << "left out";
 }
 
 // The largest number of a group has a code of zero; all others are nearly half a step.
 TEST(FixedProducts, RoundTheQueryByWhatThePlanStates) {
-  const AttentionCase c = OneHead(1, "affine:8:g32:f32", "f32");
-  TensorMap inputs = Zeros(c);
+  const AttentionCase c = OneQuery(1, "affine:8:g32:f32", "f32");
+  TensorMap inputs = ZeroInputs(c);
   for (size_t i = 0; i < 32; ++i) {
     inputs.at("q").As<float>()[i] = i == 0 ? 1.0f : 0x1.ffp-11f;
     inputs.at("k_codes").bytes[i] = std::byte{i == 0 ? uint8_t{0} : uint8_t{255}};
@@ -86,8 +85,8 @@ TEST(FixedProducts, RoundTheQueryByWhatThePlanStates) {
 }
 
 TEST(FixedProducts, RoundWeightsByWhatThePlanStatesInEveryBlock) {
-  const AttentionCase c = OneHead(48, "f32", "affine:8:g32:f32");
-  TensorMap inputs = Zeros(c);
+  const AttentionCase c = OneQuery(48, "f32", "affine:8:g32:f32");
+  TensorMap inputs = ZeroInputs(c);
   for (size_t key = 0; key < 48; ++key) {
     const bool largest = key % 16 == 5;
     inputs.at("v_scales").As<float>()[key] = largest ? 1.0f : 0x1.ffp-11f;
@@ -102,7 +101,7 @@ TEST(FixedProducts, RoundWeightsByWhatThePlanStatesInEveryBlock) {
     inputs.at("k").As<float>()[key * 32] = key == 5 ? 0.0f : -6.9f;
     inputs.at("v_scales").As<float>()[key] = key == 5 ? 1.0f : 0.48f;
   }
-  const Plan plan = PlanWith("fixed_p=2^-10");
+  const Plan plan = FixedPlan("fixed_p=2^-10");
   EXPECT_EQ(Judged(c, plan, plan, inputs).violations, 0);
   EXPECT_GT(Judged(c, plan, plan, inputs).largest_ratio, 0.2);
   Plan all = plan;
@@ -112,13 +111,13 @@ TEST(FixedProducts, RoundWeightsByWhatThePlanStatesInEveryBlock) {
 }
 
 TEST(FixedProducts, AreNamedWhereTheyWereNotDeclared) {
-  AttentionCase c = OneHead(24, "affine:8:g32:f32", "affine:4:g32:f32");
+  AttentionCase c = OneQuery(24, "affine:8:g32:f32", "affine:4:g32:f32");
   c.data = {"gauss", 3, ""};
   c.scale = 0.02;  // at larger scores a plan with 2^-8 would prove nothing, and is not advised
   const TensorMap inputs = GenerateInputs(Case(c), {});
   for (const std::string key : {"fixed_q", "fixed_p"}) {
-    SimulatedKernel kernel(PlanWith(key + "=2^-8"), {});
-    const AttentionSource source(c, {}, PlanWith("name=silent"), inputs);
+    SimulatedKernel kernel(FixedPlan(key + "=2^-8"), {});
+    const AttentionSource source(c, {}, FixedPlan("name=silent"), inputs);
     const Verdict verdict = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
     const OutputVerdict& out = verdict.outputs[0];
     EXPECT_GT(out.counts.failed, 10) << key;
@@ -130,7 +129,7 @@ TEST(FixedProducts, AreNamedWhereTheyWereNotDeclared) {
 }
 
 TEST(FixedProducts, MeanNothingBesideOtherWaysToMultiply) {
-  const AttentionCase coded = OneHead(4, "affine:8:g32:f32", "affine:4:g32:f32");
+  const AttentionCase coded = OneQuery(4, "affine:8:g32:f32", "affine:4:g32:f32");
   const auto refused = [](const AttentionCase& c, const std::string& plan,
                           const Profile& profile = {}) {
     try {
@@ -146,8 +145,8 @@ TEST(FixedProducts, MeanNothingBesideOtherWaysToMultiply) {
   const auto names = [](const std::string& message, const std::string& part) {
     return message.find(part) != std::string::npos;
   };
-  EXPECT_PRED2(names, refused(OneHead(4, "f32", "affine:8:g32:f32"), good), "k=f32");
-  EXPECT_PRED2(names, refused(OneHead(4, "affine:8:g32:f32", "f32"), good), "v=f32");
+  EXPECT_PRED2(names, refused(OneQuery(4, "f32", "affine:8:g32:f32"), good), "k=f32");
+  EXPECT_PRED2(names, refused(OneQuery(4, "affine:8:g32:f32", "f32"), good), "v=f32");
   EXPECT_PRED2(names, refused(coded, "dequantize=inside:2 fixed_q=2^-23"), "dequantize=factored");
   EXPECT_PRED2(names, refused(coded, "fixed_p=2^-23"), "dequantize=factored");
   EXPECT_PRED2(names, refused(coded, good + " prescale=f32:1"), "prescale=none");
@@ -160,8 +159,8 @@ TEST(FixedProducts, MeanNothingBesideOtherWaysToMultiply) {
 // What integers add may overflow where the values do not: sums in f16 of 9 times 2200, thrice, by
 // steps of 4096.
 TEST(FixedProducts, AreNotBoundedWhereTheyMayOverflow) {
-  const AttentionCase c = OneHead(3, "f32", "affine:8:g32:f32");
-  TensorMap inputs = Zeros(c);
+  const AttentionCase c = OneQuery(3, "f32", "affine:8:g32:f32");
+  TensorMap inputs = ZeroInputs(c);
   for (size_t key = 0; key < 3; ++key) {
     inputs.at("v_scales").As<float>()[key] = key == 0 ? 30000.0f : 2200.0f;
     for (size_t i = 0; i < 32; ++i) {
@@ -169,7 +168,7 @@ TEST(FixedProducts, AreNotBoundedWhereTheyMayOverflow) {
     }
   }
   for (const bool normalised : {false, true}) {
-    Plan plan = PlanWith("fixed_p=2^-3");
+    Plan plan = FixedPlan("fixed_p=2^-3");
     plan.pv->accumulator.dtype = DType::kFloat16;
     plan.p_normalised = normalised;
     if (normalised) {  // values, not three times as much
@@ -185,7 +184,7 @@ TEST(FixedProducts, AreNotBoundedWhereTheyMayOverflow) {
   // A stored partial result of one split.
   inputs.at("v_scales").As<float>()[0] = 6000;
   inputs.at("v_scales").As<float>()[1] = inputs.at("v_scales").As<float>()[2] = 6500;
-  Plan plan = PlanWith("fixed_p=2^-4");
+  Plan plan = FixedPlan("fixed_p=2^-4");
   plan.merge = MergeKind::kLse;
   plan.splits = 2;
   plan.partial = DType::kFloat16;
@@ -195,10 +194,10 @@ TEST(FixedProducts, AreNotBoundedWhereTheyMayOverflow) {
 }
 
 TEST(FixedProducts, AreNotBoundedWhereAWeightIsNoNumber) {
-  const AttentionCase c = OneHead(3, "f32", "affine:8:g32:f32");
-  TensorMap inputs = Zeros(c);
+  const AttentionCase c = OneQuery(3, "f32", "affine:8:g32:f32");
+  TensorMap inputs = ZeroInputs(c);
   inputs.at("v_scales").As<float>()[1] = std::numeric_limits<float>::infinity();
-  const AttentionSource source(c, {}, PlanWith("fixed_p=2^-10"), inputs);
+  const AttentionSource source(c, {}, FixedPlan("fixed_p=2^-10"), inputs);
   EXPECT_NE(source.Tiles(0, {})[0].standing[0], Standing::kJudged);
 }
 

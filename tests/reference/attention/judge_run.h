@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "reference/attention/attention_source.h"
 #include "reference/attention/simulated_kernel.h"
 #include "reference/formats/generate_inputs.h"
 #include "reference/numerics/convert.h"
+#include "reference/spec/case.h"
 #include "reference/spec/implementation.h"
 
 namespace kvcheck {
@@ -34,6 +36,10 @@ struct JudgedRun {
     if (first.empty()) first = other.first;
   }
 };
+
+inline AttentionCase CaseOf(const std::string& text) {
+  return std::get<AttentionCase>(ParseCase(text));
+}
 
 inline std::vector<double> Decoded(const Tensor& tensor) {
   std::vector<double> values(static_cast<size_t>(tensor.ElementCount()));

@@ -19,8 +19,6 @@
 namespace kvcheck {
 namespace {
 
-AttentionCase CutCase(const std::string& text) { return std::get<AttentionCase>(ParseCase(text)); }
-
 // All roundings of a kernel but those that a test adds, as small as f32 has them.
 const std::string kAllButCuts =
     "qk=f32:sequential l=f32:sequential op=f32 scale_roundings=0 prescale=none "
@@ -61,8 +59,8 @@ TEST(OperandCut, OfAnyPassesStaysWithinTheBoundAtEveryLength) {
     for (const int n : {1, 2, 17, 129, 700}) {
       for (const std::string sum :
            {"f32:tensor_core:4:23:chained", "f32:lanes:8:fma", "f32:pairwise"}) {
-        const AttentionCase c = CutCase("attention hq=2 hkv=1 l=2 t=" + std::to_string(n) +
-                                        " d=24 q=f32 k=f32 v=f32 out=f32 data=gauss:3");
+        const AttentionCase c = CaseOf("attention hq=2 hkv=1 l=2 t=" + std::to_string(n) +
+                                       " d=24 q=f32 k=f32 v=f32 out=f32 data=gauss:3");
         Plan plan = CutPlan("operands=" + cut + kOneRange);
         plan.qk = ParsePlan("qk=" + sum).qk;
         plan.pv = ParsePlan("qk=" + sum).qk;
@@ -94,7 +92,7 @@ JudgedRun JudgedCut(const AttentionCase& c, const Plan& declared, const Plan& ac
 // Every operand lies just below half a spacing of TF32, or just below a whole one where it is
 // truncated, and loses all of that.
 TEST(OperandCut, IsAsLargeAsThePlanSaysOfScoresAndOfValues) {
-  const AttentionCase c = CutCase(
+  const AttentionCase c = CaseOf(
       "attention hq=1 hkv=1 l=1 t=1 d=2 q=f32 k=f32 v=f32 out=f32 scale=1 lse=natural data=file");
   for (const auto& [cut, lost] : {std::pair{"tf32", 0x1.ffep-12f},
                                   {"tf32.rz", 0x1.ffcp-11f},
@@ -118,7 +116,7 @@ TEST(OperandCut, IsAsLargeAsThePlanSaysOfScoresAndOfValues) {
 
 TEST(OperandCut, LeavesOperandsThatFitAsTheyAre) {
   const AttentionCase c =
-      CutCase("attention hq=1 hkv=1 l=1 t=33 d=8 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3");
+      CaseOf("attention hq=1 hkv=1 l=1 t=33 d=8 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3");
   const Arithmetic cut = Resolve(CutPlan("p=bf16 operands=tf32" + kOneRange), {}, c);
   EXPECT_EQ(cut.cut_qk.lost, 0);
   EXPECT_EQ(cut.cut_pv.lost, 0);
@@ -133,7 +131,7 @@ TEST(OperandCut, LeavesOperandsThatFitAsTheyAre) {
 TEST(OperandCut, MeansNothingBesideCodesAndWiderTypes) {
   const auto refused = [](const std::string& c, const std::string& plan) {
     try {
-      Resolve(ParsePlan(plan), {}, CutCase(c));
+      Resolve(ParsePlan(plan), {}, CaseOf(c));
     } catch (const Error& error) {
       return error.code() == ErrorCode::kIllegalCase ? std::string(error.what()) : "";
     }
@@ -164,7 +162,7 @@ bool AdvisesChange(const OutputVerdict& output, const std::string& start) {
 
 TEST(OperandCut, IsNamedWhereItWasNotDeclared) {
   const AttentionCase c =
-      CutCase("attention hq=4 hkv=2 l=4 t=200 d=64 q=f32 k=f32 v=f32 out=f32 data=gauss:3");
+      CaseOf("attention hq=4 hkv=2 l=4 t=200 d=64 q=f32 k=f32 v=f32 out=f32 data=gauss:3");
   for (const auto& [actual, named] : {std::pair{"tf32.rz", "operands=tf32.rz"},
                                       {"tf32", "operands=tf32.rz"},
                                       {"qk:tf32.rz", "operands=qk:tf32.rz"},
@@ -182,7 +180,7 @@ TEST(OperandCut, IsNamedWhereItWasNotDeclared) {
 
 TEST(StoredLow, WeightsAndSumsOfAMergeNeedTheirWords) {
   const AttentionCase c =
-      CutCase("attention hq=2 hkv=1 l=2 t=130 d=16 q=f32 k=f32 v=f32 out=f32 data=gauss:5");
+      CaseOf("attention hq=2 hkv=1 l=2 t=130 d=16 q=f32 k=f32 v=f32 out=f32 data=gauss:5");
   for (const std::string merge : {"accumulators", "lse", "lse_division_free"}) {
     for (const std::string type : {"bf16", "f16"}) {
       for (const std::string word : {"merge_weights", "partial"}) {
@@ -200,7 +198,7 @@ TEST(StoredLow, WeightsAndSumsOfAMergeNeedTheirWords) {
 
 TEST(StoredLow, OutputsThatPassedThroughALowTypeAreNamedSo) {
   const AttentionCase c =
-      CutCase("attention hq=4 hkv=2 l=4 t=64 d=32 q=f32 k=f32 v=f32 out=f32 data=gauss:3");
+      CaseOf("attention hq=4 hkv=2 l=4 t=64 d=32 q=f32 k=f32 v=f32 out=f32 data=gauss:3");
   for (const std::string type : {"bf16", "f16"}) {
     const Plan plan = CutPlan("through=" + type + kOneRange);
     const JudgedRun run = RunAndJudge(c, {}, plan, plan);
@@ -223,7 +221,7 @@ TEST(StoredLow, LseInItsTypeStaysWithinTheBoundAndComesCloseToIt) {
     for (const std::string kind : {"natural", "base2"}) {
       const std::string shape =
           "attention hq=4 hkv=2 l=8 t=64 d=32 q=f32 k=f32 v=f32 out=f32 lse=" + kind;
-      const AttentionCase c = CutCase(shape + ":" + type + " data=gauss:3");
+      const AttentionCase c = CaseOf(shape + ":" + type + " data=gauss:3");
       EXPECT_EQ(Print(Case(c)).find("lse=" + kind + ":" + type) == std::string::npos, false);
       const Plan plan = CutPlan(kOneRange);
       const JudgedRun run = RunAndJudge(c, {}, plan, plan);
@@ -231,7 +229,7 @@ TEST(StoredLow, LseInItsTypeStaysWithinTheBoundAndComesCloseToIt) {
       EXPECT_GT(run.largest_ratio, 0.5);
       EXPECT_EQ(OutputSpecs(Case(c)).at("lse").dtype, *c.lse_type);
       // Without the type the same answer is one of another type.
-      const AttentionCase unsaid = CutCase(shape + " data=gauss:3");
+      const AttentionCase unsaid = CaseOf(shape + " data=gauss:3");
       const TensorMap inputs = GenerateInputs(Case(c), {});
       SimulatedKernel kernel(plan, {});
       const Verdict verdict =
@@ -239,7 +237,7 @@ TEST(StoredLow, LseInItsTypeStaysWithinTheBoundAndComesCloseToIt) {
       EXPECT_EQ(verdict.outcome, Outcome::kFail);
     }
   }
-  const AttentionCase plain = CutCase(
+  const AttentionCase plain = CaseOf(
       "attention hq=1 hkv=1 l=1 t=4 d=8 q=f32 k=f32 v=f32 out=f32 lse=natural:f32 data=gauss:1");
   EXPECT_FALSE(plain.lse_type) << "the default, said";
 }
@@ -247,7 +245,7 @@ TEST(StoredLow, LseInItsTypeStaysWithinTheBoundAndComesCloseToIt) {
 // Codes of a scaled low type fit any type of operands; truncation stops at the largest number.
 TEST(StoredLow, HoldsForScaledWeightsAndAtTheEndOfAType) {
   const AttentionCase c =
-      CutCase("attention hq=2 hkv=1 l=2 t=40 d=16 q=f32 k=f32 v=f32 out=f32 data=gauss:5");
+      CaseOf("attention hq=2 hkv=1 l=2 t=40 d=16 q=f32 k=f32 v=f32 out=f32 data=gauss:5");
   const Plan scaled = CutPlan("p=f8e4m3fn p_scale=440 operands=pv:tf32.rz" + kOneRange);
   const JudgedRun run = RunAndJudge(c, {}, scaled, scaled);
   EXPECT_EQ(run.violations, 0) << run.first;
@@ -269,7 +267,7 @@ TEST(StoredLow, KeepsTheModelOfIndependentRoundings) {
           "merge=accumulators splits=9 partial=bf16", "merge=accumulators splits=9 partial=f16",
           "merge=lse splits=9 partial=f32 merge_weights=bf16", "through=bf16"}) {
       AttentionCase c =
-          CutCase("attention hq=2 hkv=1 l=2 t=2000 d=16 q=f32 k=f32 v=f32 out=f32 data=gauss:5");
+          CaseOf("attention hq=2 hkv=1 l=2 t=2000 d=16 q=f32 k=f32 v=f32 out=f32 data=gauss:5");
       c.data.regime = data;
       const bool merges = fields.starts_with("merge");
       const Plan plan = CutPlan(fields + (merges ? "" : kOneRange));
@@ -294,7 +292,7 @@ TEST(LowAccumulator, HasABoundUnderTheModelWhereTheWorstCaseHasNone) {
     for (const std::string sum :
          {"f16:sequential", "f16:sequential:chained", "f16:sequential:fma"}) {
       AttentionCase c =
-          CutCase("attention hq=2 hkv=1 l=2 t=6000 d=16 q=f16 k=f16 v=f16 out=f16 data=gauss:5");
+          CaseOf("attention hq=2 hkv=1 l=2 t=6000 d=16 q=f16 k=f16 v=f16 out=f16 data=gauss:5");
       c.data.regime = data;
       const Plan plan = CutPlan("p=f16 block=32 pv=" + sum + kOneRange);
       const TensorMap inputs = GenerateInputs(Case(c), {});

@@ -17,9 +17,7 @@
 namespace kvcheck {
 namespace {
 
-AttentionCase CaseOf(const std::string& text) { return std::get<AttentionCase>(ParseCase(text)); }
-
-const char kShape[] = "attention b=2 hq=4 hkv=2 l=6 t=12 d=8 q=f32 k=f32 v=f32 out=f32 ";
+const char kShortCase[] = "attention b=2 hq=4 hkv=2 l=6 t=12 d=8 q=f32 k=f32 v=f32 out=f32 ";
 
 // out[to] = in[from(to)], elements of `size` bytes.
 template <typename From>
@@ -65,7 +63,7 @@ void ExpectCause(const Verdict& verdict, const std::string& cause, size_t output
 TEST(OtherReadings, NameKTransposedEitherWay) {
   for (const bool back : {false, true}) {
     ExpectCause(JudgeMistake(
-                    kShape + std::string("data=gauss:1"),
+                    kShortCase + std::string("data=gauss:1"),
                     [&](Asked* a) {
                       Arrange(&a->inputs.at("k"), 4, [&](size_t to) {
                         const size_t matrix = to / 96, at = to % 96;
@@ -97,7 +95,7 @@ TEST(OtherReadings, NameExchangedAxes) {
       return (batch * 4 + h) * 6 + l;
     });
   };
-  const std::string text = kShape + std::string("mask=causal_bottom_right data=gauss:1");
+  const std::string text = kShortCase + std::string("mask=causal_bottom_right data=gauss:1");
   ExpectCause(JudgeMistake(text, change(false, true), kAsItIs), "axes exchanged");
   ExpectCause(JudgeMistake(text, change(true, true), kAsItIs), "axes exchanged");
   ExpectCause(JudgeMistake(text, change(true, true), write), "axes exchanged");
@@ -106,7 +104,7 @@ TEST(OtherReadings, NameExchangedAxes) {
 
 TEST(OtherReadings, NameMistakesOfMasks) {
   ExpectCause(JudgeMistake(
-                  kShape + std::string("mask=bool:LT data=gauss:2"),
+                  kShortCase + std::string("mask=bool:LT data=gauss:2"),
                   [](Asked* a) {
                     for (std::byte& seen : a->inputs.at("mask").bytes) {
                       seen ^= std::byte{1};
@@ -115,18 +113,18 @@ TEST(OtherReadings, NameMistakesOfMasks) {
                   kAsItIs),
               "boolean mask inverted");
   ExpectCause(JudgeMistake(
-                  kShape + std::string("mask=causal_bottom_right data=gauss:1"),
+                  kShortCase + std::string("mask=causal_bottom_right data=gauss:1"),
                   [](Asked* a) { a->c.mask.causal = CausalAlignment::kTopLeft; }, kAsItIs),
               "causal alignment");
   ExpectCause(JudgeMistake(
-                  kShape + std::string("mask=causal_bottom_right data=gauss:1"),
+                  kShortCase + std::string("mask=causal_bottom_right data=gauss:1"),
                   [](Asked* a) { a->c.mask.causal = CausalAlignment::kNone; }, kAsItIs),
               "causal mask ignored");
 }
 
 TEST(OtherReadings, NameAWrongHeadOfKAlone) {
   ExpectCause(JudgeMistake(
-                  kShape + std::string("data=gauss:1"),
+                  kShortCase + std::string("data=gauss:1"),
                   [](Asked* a) {
                     Arrange(&a->inputs.at("k"), size_t{12 * 8 * 4},
                             [](size_t to) { return to ^ 1U; });
@@ -139,7 +137,7 @@ TEST(OtherReadings, NameTheBaseOfLse) {
   for (const auto& [asked, given] :
        {std::pair{"lse=natural ", LseKind::kBase2}, std::pair{"lse=base2 ", LseKind::kNatural}}) {
     const Verdict verdict = JudgeMistake(
-        kShape + std::string(asked) + "data=gauss:1",
+        kShortCase + std::string(asked) + "data=gauss:1",
         [given = given](Asked* a) { a->c.lse = given; }, kAsItIs);
     EXPECT_EQ(verdict.outputs[0].outcome, Outcome::kPass);
     ExpectCause(verdict, given == LseKind::kBase2 ? "lse in base 2" : "natural lse", 1);
@@ -158,7 +156,7 @@ TEST(OtherReadings, NameTheDecodersRoundings) {
 TEST(OtherReadings, AdviseAPlanOnlyWhereAllWouldPassUnderIt) {
   Plan secret = ParsePlan("base=plain_f32");
   secret.p = DType::kBFloat16;
-  const AttentionCase c = CaseOf(kShape + std::string("data=gauss:1"));
+  const AttentionCase c = CaseOf(kShortCase + std::string("data=gauss:1"));
   const TensorMap inputs = GenerateInputs(Case(c), {});
   SimulatedKernel kernel(secret, {});
   TensorMap answer = Answer(&kernel, c, inputs);
@@ -181,7 +179,7 @@ TEST(OtherReadings, AdviseAPlanOnlyWhereAllWouldPassUnderIt) {
 TEST(OtherReadings, AdviseAPlanOnlyWhereNoOutputIsAgainstIt) {
   Plan secret = ParsePlan("base=plain_f32");
   secret.p = DType::kBFloat16;
-  const AttentionCase c = CaseOf(kShape + std::string("lse=natural data=gauss:1"));
+  const AttentionCase c = CaseOf(kShortCase + std::string("lse=natural data=gauss:1"));
   const TensorMap inputs = GenerateInputs(Case(c), {});
   SimulatedKernel kernel(secret, {});
   TensorMap answer = Answer(&kernel, c, inputs);
@@ -201,7 +199,7 @@ TEST(OtherReadings, AdviseAPlanOnlyWhereNoOutputIsAgainstIt) {
 TEST(OtherReadings, AdviseNothingForAMistakeThatNoReadingIs) {
   // Additive mask times two; a plan loose enough to hide it would prove nothing.
   const Verdict verdict = JudgeMistake(
-      kShape + std::string("mask=additive:LT:f32 data=gauss:2"),
+      kShortCase + std::string("mask=additive:LT:f32 data=gauss:2"),
       [](Asked* a) {
         float* mask = a->inputs.at("mask").As<float>();
         for (size_t i = 0; i < 72; ++i) mask[i] *= 2;

@@ -14,11 +14,10 @@
 #include "reference/spec/error.h"
 #include "tests/reference/attention/drawn_run.h"
 #include "tests/reference/attention/judge_run.h"
+#include "tests/reference/formats/format_named.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat FormatNamed(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 // Formats that rotate rows of 64 channels in one block, in two, in gathered halves, with and
 // without signs, around codes, blocks of ggml and scales of their own; and two that do not.
@@ -92,12 +91,13 @@ TEST(RotatedProducts, AreDrawnOfEitherOperandAndStayWithinTheBound) {
   EXPECT_LT(all.excused, all.judged / 3);
 }
 
-AttentionCase CaseOf(const std::string& k, const std::string& v, const std::string& more = "") {
+AttentionCase CaseOfFormats(const std::string& k, const std::string& v,
+                            const std::string& more = "") {
   return std::get<AttentionCase>(ParseCase("attention hq=4 hkv=2 l=3 t=41 d=64 q=f32 k=" + k +
                                            " v=" + v + " out=f32 lse=natural data=gauss:5" + more));
 }
 
-Plan PlanWith(const std::string& dequantize) {
+Plan PlanDequantizing(const std::string& dequantize) {
   return ParsePlan(
       "qk=f64:sequential pv=f64:sequential l=f64:sequential op=f32 scale_roundings=0 "
       "scores=f32 bias_roundings=0 tanh_error=0 exp=exp exp_error=2^-23 "
@@ -110,10 +110,10 @@ Plan PlanWith(const std::string& dequantize) {
 TEST(RotatedProducts, AgreeWithRowsThatAreRotatedBack) {
   for (const std::string& format : Formats()) {
     if (!BasisOf(FormatNamed(format), 64).Rotates()) continue;
-    const AttentionCase c = CaseOf(format, format);
+    const AttentionCase c = CaseOfFormats(format, format);
     const TensorMap inputs = GenerateInputs(Case(c), {});
-    const AttentionSource rotated(c, {}, PlanWith("rotated:2"), inputs);
-    SimulatedKernel kernel(PlanWith("rotated:2"), {});
+    const AttentionSource rotated(c, {}, PlanDequantizing("rotated:2"), inputs);
+    SimulatedKernel kernel(PlanDequantizing("rotated:2"), {});
     const JudgedRun run = JudgeRun(rotated, Answer(&kernel, c, inputs));
     EXPECT_EQ(run.violations, 0) << format << " " << run.first;
     // Both are exact but for f32: far tighter than what any wrong basis would do.
@@ -127,25 +127,25 @@ TEST(RotatedProducts, AgreeWithRowsThatAreRotatedBack) {
 // The sums of a rotation in bf16: half of the declared precision does not cover them.
 TEST(RotatedProducts, RoundTheQueryAndTheSumsInTheTypeOfOperations) {
   for (const bool is_key : {true, false}) {
-    const AttentionCase c =
-        is_key ? CaseOf("turboquant:4:g64:f32", "f32") : CaseOf("f32", "turboquant:4:g64:f32");
-    Plan low = PlanWith("rotated:1");
+    const AttentionCase c = is_key ? CaseOfFormats("turboquant:4:g64:f32", "f32")
+                                   : CaseOfFormats("f32", "turboquant:4:g64:f32");
+    Plan low = PlanDequantizing("rotated:1");
     low.op->dtype = DType::kBFloat16;
     low.scores = low.p = DType::kFloat32;
     const JudgedRun stated = RunAndJudge(c, {}, low, low);
     EXPECT_EQ(stated.violations, 0) << stated.first;
     EXPECT_GT(stated.largest_ratio, 0.01);
-    EXPECT_GT(RunAndJudge(c, {}, PlanWith("rotated:1"), low).violations, 100);
+    EXPECT_GT(RunAndJudge(c, {}, PlanDequantizing("rotated:1"), low).violations, 100);
   }
 }
 
 // A query that is rounded to bf16 before it is rotated: what that loses is a sum over its channels,
 // as without a rotation, beside which what f32 loses of the rotation is less than 2^-10.
 TEST(RotatedProducts, LoseOfARoundedQueryWhatOthersLose) {
-  const AttentionCase c = CaseOf("turboquant:4:g64:f32", "f32");
+  const AttentionCase c = CaseOfFormats("turboquant:4:g64:f32", "f32");
   const TensorMap inputs = GenerateInputs(Case(c), {});
   const auto plan = [](const std::string& dequantize) {
-    Plan low = PlanWith(dequantize);
+    Plan low = PlanDequantizing(dequantize);
     low.prescale_dtype = DType::kBFloat16;
     low.prescale_roundings = 1;
     return low;
@@ -180,8 +180,8 @@ void RotateQueriesBack(const AttentionCase& c, TensorMap* inputs) {
 TEST(RotatedProducts, ThatLeaveARotationOutDoNotPass) {
   for (const char* format : {"turboquant:4:g64:f32", "turboquant:2.5:g64:ha53cc35affff0000:f32",
                              "hadamard:64:q8_0", "hadamard:4:q4_0"}) {
-    const AttentionCase c = CaseOf(format, format);
-    const Plan plan = PlanWith("rotated:2");
+    const AttentionCase c = CaseOfFormats(format, format);
+    const Plan plan = PlanDequantizing("rotated:2");
     const TensorMap inputs = GenerateInputs(Case(c), {});
     const AttentionSource source(c, {}, plan, inputs);
     SimulatedKernel right(plan, {});
@@ -200,10 +200,10 @@ TEST(RotatedProducts, ThatLeaveARotationOutDoNotPass) {
 }
 
 TEST(RotatedProducts, CountTheRoundingsOfAValue) {
-  const AttentionCase c = CaseOf("turboquant:4:g64:f32", "turboquant:4:g64:f32");
+  const AttentionCase c = CaseOfFormats("turboquant:4:g64:f32", "turboquant:4:g64:f32");
   const TensorMap inputs = GenerateInputs(Case(c), {});
   const auto bound = [&](const std::string& dequantize) {
-    const AttentionSource source(c, {}, PlanWith(dequantize), inputs);
+    const AttentionSource source(c, {}, PlanDequantizing(dequantize), inputs);
     const std::vector<ExpectedTile> tiles = source.Tiles(0, {});
     double sum = 0;
     for (const double b : tiles.at(0).bound) sum += b;
@@ -215,11 +215,11 @@ TEST(RotatedProducts, CountTheRoundingsOfAValue) {
 
 // Scores of hundreds, of which a rotation in f32 loses more than the f64 sums of the plan allow.
 TEST(RotatedProducts, AreNamedWhereTheyWereNotDeclared) {
-  AttentionCase c = CaseOf("turboquant:4:g64:f32", "turboquant:4:g64:f32");
+  AttentionCase c = CaseOfFormats("turboquant:4:g64:f32", "turboquant:4:g64:f32");
   c.scale = 1;
   const TensorMap inputs = GenerateInputs(Case(c), {});
-  SimulatedKernel kernel(PlanWith("rotated:1"), {});
-  const AttentionSource source(c, {}, PlanWith("stored"), inputs);
+  SimulatedKernel kernel(PlanDequantizing("rotated:1"), {});
+  const AttentionSource source(c, {}, PlanDequantizing("stored"), inputs);
   const Verdict verdict = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
   const OutputVerdict& out = verdict.outputs[0];
   EXPECT_GT(out.counts.failed, 10);
@@ -239,12 +239,13 @@ TEST(RotatedProducts, MeanNothingWithoutRotatedRows) {
     }
     return std::string();
   };
-  EXPECT_NE(refused(CaseOf("affine:4:g32:f16", "f32"), {}).find("neither"), std::string::npos);
-  EXPECT_EQ(refused(CaseOf("turboquant:4:g64:f32", "f32"), {}), "");
-  EXPECT_EQ(refused(CaseOf("f32", "hadamard:64:q4_0"), {}), "");
+  EXPECT_NE(refused(CaseOfFormats("affine:4:g32:f16", "f32"), {}).find("neither"),
+            std::string::npos);
+  EXPECT_EQ(refused(CaseOfFormats("turboquant:4:g64:f32", "f32"), {}), "");
+  EXPECT_EQ(refused(CaseOfFormats("f32", "hadamard:64:q4_0"), {}), "");
   Profile rounded;
   rounded.decode = DecodeRounding::kTwoRoundings;
-  EXPECT_NE(refused(CaseOf("turboquant:4:g64:bf16", "f32"), rounded).find("decode=exact"),
+  EXPECT_NE(refused(CaseOfFormats("turboquant:4:g64:bf16", "f32"), rounded).find("decode=exact"),
             std::string::npos);
 }
 

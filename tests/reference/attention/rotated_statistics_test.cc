@@ -12,11 +12,10 @@
 #include "reference/formats/codec.h"
 #include "reference/judge/judge.h"
 #include "tests/reference/attention/statistics_run.h"
+#include "tests/reference/formats/format_named.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat FormatNamed(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 Plan PlanInBasis(DType p, int roundings = 1) {
   Plan plan = StatisticsPlan(p);

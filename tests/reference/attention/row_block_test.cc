@@ -176,14 +176,14 @@ void Fill(TensorMap* inputs, const std::string& name, const ValueAt& value) {
   EncodeFrom(values, tensor.dtype, tensor.bytes.data());
 }
 
-struct Filled {
+struct FilledCase {
   Case c;
   TensorMap inputs;
   Plan plan;
   AttentionSource source;
 
-  Filled(const std::string& text, const std::string& plan_text,
-         const std::function<void(TensorMap*)>& fill)
+  FilledCase(const std::string& text, const std::string& plan_text,
+             const std::function<void(TensorMap*)>& fill)
       : c(ParseCase(text)),
         inputs(GenerateInputs(c, {})),
         plan(ParsePlan(plan_text)),
@@ -204,7 +204,7 @@ double Alternating(int64_t row, int64_t) { return row % 2 == 0 ? 1 : -1; }
 // Scores of 19, of which a bias leaves 4: a tanh that is off by a share of itself is off by that of
 // 19. All bounds are more than a tenth of the data.
 TEST(RowBlock, ABiasThatCancelsTheSoftcapHidesNothingOfItsError) {
-  const Filled filled(
+  const FilledCase filled(
       "attention hq=1 hkv=1 l=128 t=4 d=4 dv=4 q=f32 k=f32 v=f32 out=f32 scale=1 softcap=20 "
       "mask=additive:LT:f32 data=gauss:1",
       "base=plain_f32 tanh_error=0.006", [](TensorMap* inputs) {
@@ -221,7 +221,7 @@ TEST(RowBlock, ABiasThatCancelsTheSoftcapHidesNothingOfItsError) {
 // A denominator of 100 keys in bf16 is off by half of itself: nothing of outputs near 0, and all
 // that a log-sum-exp proves.
 TEST(RowBlock, ALogSumExpThatProvesNothingIsNotAccepted) {
-  const Filled filled(
+  const FilledCase filled(
       "attention hq=1 hkv=1 l=128 t=100 d=4 dv=4 q=f32 k=f32 v=f32 out=f32 scale=1 lse=natural "
       "data=gauss:1",
       "base=plain_f32 l=bf16:sequential", [](TensorMap* inputs) {
@@ -235,7 +235,7 @@ TEST(RowBlock, ALogSumExpThatProvesNothingIsNotAccepted) {
 
 // Squares of V are beyond the largest double, its roundings are not.
 TEST(RowBlock, SquaresThatOverflowAreNoNoise) {
-  const Filled filled(
+  const FilledCase filled(
       "attention hq=1 hkv=1 l=40 t=600 d=4 dv=4 q=f64 k=f64 v=f64 out=f64 data=gauss:1",
       "qk=f64:pairwise pv=f64:pairwise l=f64:pairwise op=f64 exp=exp block=all p=f32 "
       "p_normalised=no l_from=unrounded merge=none normalise=divide flush=no saturate=no",
@@ -251,7 +251,7 @@ TEST(RowBlock, SquaresThatOverflowAreNoNoise) {
 // Products of 1e-20, of numbers whose squares are 0 and 1e300, which cancel: scores are off by
 // what their sizes leave, not by what is left.
 TEST(RowBlock, NormsOfVerySmallNumbersAreNotLost) {
-  const Filled filled(
+  const FilledCase filled(
       "attention hq=1 hkv=1 l=40 t=64 d=32 dv=4 q=f64 k=f64 v=f64 out=f64 scale=1e24 data=gauss:1",
       "qk=f64:sequential pv=f64:pairwise l=f64:pairwise op=f64 exp=exp block=all p=f32 "
       "p_normalised=no l_from=unrounded merge=none normalise=divide flush=no saturate=no",

@@ -14,8 +14,6 @@
 namespace kvcheck {
 namespace {
 
-AttentionCase CaseOf(const std::string& text) { return std::get<AttentionCase>(ParseCase(text)); }
-
 // The simulated kernel's own answer, judged.
 Verdict Judged(const AttentionCase& c, const TensorMap& inputs, const AttentionRules& rules = {}) {
   const Plan plan = ParsePlan("base=plain_f32 block=all");

@@ -5,17 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "reference/judge/judge.h"
 #include "tests/reference/attention/judge_run.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 const char* const kPlans[] = {"base=plain_f32",
                               "base=plain_f32 block=2 sink=first",
@@ -58,7 +56,7 @@ std::vector<std::vector<double>> DisabledSinks(DType type) {
           {1.5, -kInfinity, -2, -kInfinity, lowest}};
 }
 
-TensorMap Zeros(TensorMap answer) {
+TensorMap WithZeroOut(TensorMap answer) {
   Tensor& out = answer.at("out");
   std::fill(out.bytes.begin(), out.bytes.end(), std::byte{0});
   return answer;
@@ -84,7 +82,8 @@ TEST(Sinks, ADisabledSinkIsJudgedUnderEveryPlan) {
             const Verdict verdict = Judge(source, MemorySink(TensorMap(right)), options);
             EXPECT_EQ(verdict.outcome, Outcome::kPass)
                 << where << ": " << (verdict.reasons.empty() ? "" : verdict.reasons[0]);
-            EXPECT_EQ(Judge(source, MemorySink(Zeros(right)), options).outcome, Outcome::kFail)
+            EXPECT_EQ(Judge(source, MemorySink(WithZeroOut(right)), options).outcome,
+                      Outcome::kFail)
                 << where;
           }
         }
@@ -112,7 +111,7 @@ TEST(Sinks, ADisabledSinkThatIsAloneInARangeIsJudgedToo) {
         const Verdict verdict = Judge(source, MemorySink(TensorMap(right)));
         EXPECT_EQ(verdict.outcome, Outcome::kPass)
             << text << ": " << (verdict.reasons.empty() ? "" : verdict.reasons[0]);
-        EXPECT_EQ(Judge(source, MemorySink(Zeros(right))).outcome, Outcome::kFail) << text;
+        EXPECT_EQ(Judge(source, MemorySink(WithZeroOut(right))).outcome, Outcome::kFail) << text;
         SimulatedKernel own(plan, {});
         EXPECT_NE(Judge(source, MemorySink(Answer(&own, c, inputs))).outcome, Outcome::kFail)
             << text;

@@ -11,11 +11,10 @@
 #include "reference/attention/two_plans_source.h"
 #include "reference/spec/error.h"
 #include "tests/reference/attention/judge_run.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TensorMap AnswerOf(const AttentionCase& c, const Profile& profile, const Plan& plan,
                    const TensorMap& inputs) {
@@ -48,7 +47,7 @@ TEST(TwoPlans, HoldForCleanKernelsOfDrawnPlansEitherWay) {
   EXPECT_LT(all.excused, all.judged / 2);
 }
 
-AttentionCase PlainCase(const std::string& regime) {
+AttentionCase CaseOfRegime(const std::string& regime) {
   AttentionCase c;
   c.query_heads = 2, c.query_len = 3, c.kv_len = 65, c.k_dim = c.v_dim = 17;
   c.data = {.regime = regime, .seed = 3, .file_hash = ""};
@@ -59,7 +58,7 @@ const Plan kTight = ParsePlan("base=plain_f32");
 const Plan kLoose = ParsePlan("base=plain_f32 p=bf16");
 
 TEST(TwoPlans, NeedTheBoundsOfBoth) {
-  const AttentionCase c = PlainCase("gauss");
+  const AttentionCase c = CaseOfRegime("gauss");
   const TensorMap inputs = GenerateInputs(Case(c), {});
   const AttentionSource tight(c, {}, kTight, inputs);
   const AttentionSource loose(c, {}, kLoose, inputs);
@@ -92,7 +91,7 @@ TEST(TwoPlans, NeedTheBoundsOfBoth) {
 }
 
 TEST(TwoPlans, FindAnErrorBeyondBoth) {
-  const AttentionCase c = PlainCase("gauss");
+  const AttentionCase c = CaseOfRegime("gauss");
   const TensorMap inputs = GenerateInputs(Case(c), {});
   const TensorMap gold = AnswerOf(c, {}, kTight, inputs);
   TensorMap got = AnswerOf(c, {}, kLoose, inputs);
@@ -153,7 +152,7 @@ TEST(TwoPlans, ClampingOfOneDoesNotDrawTheOther) {
 }
 
 TEST(TwoPlans, RefuseWhatGoldLacks) {
-  AttentionCase c = PlainCase("gauss");
+  AttentionCase c = CaseOfRegime("gauss");
   c.lse = LseKind::kNatural;
   const TensorMap inputs = GenerateInputs(Case(c), {});
   const TensorMap gold = AnswerOf(c, {}, kTight, inputs);

@@ -5,16 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "reference/attention/row_reference.h"
 #include "reference/data/generator.h"
 #include "tests/reference/attention/judge_run.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Term {
   bool visible = true;
@@ -133,8 +131,8 @@ TEST(VisibleSet, EqualsTheDefinitionForEveryCombinationOfTerms) {
   EXPECT_EQ(cases, 6 * 3 * 5 * 4 * 11);
 }
 
-RowKind Question(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
-                 const QueryIndex& query, OwnedQuestion* owned) {
+RowKind AskOf(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+              const QueryIndex& query, OwnedQuestion* owned) {
   const HeadData head = LoadHead(c, profile, inputs, query.batch, 0, {});
   const Arithmetic arithmetic = Resolve({}, profile, c);
   const std::vector<double> q(static_cast<size_t>(c.k_dim), 1.0);
@@ -157,8 +155,8 @@ TEST(FullyMaskedRow, FollowsTheProfile) {
     Profile profile;
     profile.masked_row = masked_row;
     OwnedQuestion owned;
-    EXPECT_EQ(Question(c, profile, inputs, {0, 0, 0}, &owned), kind);
-    EXPECT_EQ(Question(c, profile, inputs, {0, 0, 1}, &owned), RowKind::kEvaluate);
+    EXPECT_EQ(AskOf(c, profile, inputs, {0, 0, 0}, &owned), kind);
+    EXPECT_EQ(AskOf(c, profile, inputs, {0, 0, 1}, &owned), RowKind::kEvaluate);
     if (kind != RowKind::kEvaluate) continue;
     const AttentionSource source(c, profile, {}, inputs);
     const std::vector<double> v = Decoded(Get(inputs, "v"));
@@ -191,7 +189,7 @@ TEST(FiniteMaskValue, LeaksWhereItIsNotLowAgainstTheScores) {
   EXPECT_EQ(AttentionSource(c, profile, {}, inputs).Tiles(0, {})[0].value[0], 1);
   profile.mask_value = MaskValueKind::kLowest;
   OwnedQuestion owned;
-  Question(c, profile, inputs, {0, 0, 0}, &owned);
+  AskOf(c, profile, inputs, {0, 0, 0}, &owned);
   EXPECT_EQ(owned.keys, std::vector<int32_t>{0}) << "a key that vanishes costs no rounding";
 }
 
