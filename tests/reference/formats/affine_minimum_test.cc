@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,14 +19,12 @@
 #include "reference/spec/implementation.h"
 #include "reference/spec/tolerance.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 Profile Kivi(const char* fields = "") { return ParseProfile(fmt::format("encode=kivi{}", fields)); }
 
@@ -70,7 +67,7 @@ TEST(AffineFromMinimum, TheWitnessHasTheBytesOfQuanto) {
        {0xbfc0, 0xbf3a, 0x3e9c, 0x3f8a}}};
   const Profile profile = Kivi(" decode=two_roundings");
   for (const Row& row : rows) {
-    const KvFormat format = Format(fmt::format("affine:{}:g32:{}", row.bits, row.type));
+    const KvFormat format = FormatNamed(fmt::format("affine:{}:g32:{}", row.bits, row.type));
     const TensorMap stored = EncodeRows(format, profile, RowOf(RowDType(format), WitnessRow()));
     EXPECT_EQ(Hex(stored.at("codes")), row.codes) << Print(format);
     EXPECT_EQ(Hex(stored.at("scales")), row.scale) << Print(format);
@@ -86,8 +83,8 @@ TEST(AffineFromMinimum, AGroupIsThatOfAChannelOfAsManyTokens) {
   for (const std::string_view regime : RowRegimes()) {
     for (const char* type : {"f32", "f16", "bf16"}) {
       for (const int bits : {2, 4, 8}) {
-        const KvFormat along_channels = Format(fmt::format("affine:{}:g32:{}", bits, type));
-        const KvFormat along_tokens = Format(fmt::format("channel:{}:g32:{}", bits, type));
+        const KvFormat along_channels = FormatNamed(fmt::format("affine:{}:g32:{}", bits, type));
+        const KvFormat along_tokens = FormatNamed(fmt::format("channel:{}:g32:{}", bits, type));
         const Tensor x = GenerateRows(regime, 5, RowDType(along_channels), 9, 32);
         const TensorMap affine = EncodeRows(along_channels, Kivi(), x);
         const TensorMap channel = EncodeRows(along_tokens, {}, x);
@@ -102,7 +99,7 @@ TEST(AffineFromMinimum, AGroupIsThatOfAChannelOfAsManyTokens) {
 TEST(AffineFromMinimum, ErrorsAreWithinTheBound) {
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     for (const char* type : {"f32", "f16", "bf16"}) {
-      const KvFormat format = Format(fmt::format("affine:{}:g32:{}", bits, type));
+      const KvFormat format = FormatNamed(fmt::format("affine:{}:g32:{}", bits, type));
       BoundCheck all;
       for (const Profile& read : FieldOf(CodecChoice::kDecode).variants(Kivi())) {
         for (const std::string_view regime : RowRegimes()) {
@@ -123,7 +120,7 @@ TEST(AffineFromMinimum, OnlyGroupsWithoutAMeaningAreOpen) {
   for (size_t i = 0; i < row.size(); ++i) row[i] = std::sin(1.0 + static_cast<double>(i));
   row[40] = kNan;
   std::fill(row.begin() + 64, row.begin() + 96, -3.0);
-  const KvFormat format = Format("affine:4:g32:f32");
+  const KvFormat format = FormatNamed("affine:4:g32:f32");
   const Tensor x = RowOf(DType::kFloat32, row);
   const std::vector<ExpectedTile> tiles = EncodedTiles(format, Kivi(), x, {}, {});
   ASSERT_EQ(tiles.size(), 3u);
@@ -153,8 +150,8 @@ TEST(AffineFromMinimum, ARangeBeyondTheTypeHasNoBound) {
   std::vector<double> row(64, 1.0);
   row[0] = 60000;
   row[1] = -60000;
-  const RowBound bound = RoundTripBound(Format("affine:4:g32:f16"), Kivi(), DecodeRounding::kExact,
-                                        DType::kFloat16, std::nullopt, row);
+  const RowBound bound = RoundTripBound(FormatNamed("affine:4:g32:f16"), Kivi(),
+                                        DecodeRounding::kExact, DType::kFloat16, std::nullopt, row);
   EXPECT_TRUE(bound.overflows[0]);
   EXPECT_FALSE(bound.undefined[0]);
   EXPECT_FALSE(bound.overflows[32]);
@@ -164,7 +161,7 @@ TEST(AffineFromMinimum, ARangeBeyondTheTypeHasNoBound) {
 TEST(AffineFromMinimum, TheHintNamesTheWriter) {
   CodecCase c;
   c.direction = CodecDirection::kEncode;
-  c.format = Format("affine:4:g32:f16");
+  c.format = FormatNamed("affine:4:g32:f16");
   c.x = DType::kFloat16;
   c.rows = 8;
   c.head_dim = 64;
@@ -187,7 +184,7 @@ TEST(AffineFromMinimum, TheHintNamesTheWriter) {
 // so.
 TEST(AffineFromMinimum, HasToBeStatedInARule) {
   const Tensor x = GenerateRows("gauss", 3, DType::kFloat32, 16, 64);
-  const KvFormat format = Format("affine:2:g32:f32");
+  const KvFormat format = FormatNamed("affine:2:g32:f32");
   const TensorMap stored = EncodeRows(format, Kivi(), x);
   Tensor got(DType::kFloat32, x.shape);
   EncodeFrom(

@@ -3,19 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "reference/data/row_regime.h"
 #include "reference/formats/affine.h"
 #include "reference/formats/codec.h"
 #include "tests/reference/formats/sample.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Profile TwoRoundings() {
   Profile profile;
@@ -26,13 +23,6 @@ Profile TwoRoundings() {
 std::vector<double> Decoded(const AffineFormat& format, const TensorMap& encoded) {
   const EncodedRows rows = CodecRows(format, encoded);
   return DecodeToRowType(format, TwoRoundings(), rows, 0, rows.RowCount());
-}
-
-// bf16 of ((7 i mod 32) - 12) / 8.
-std::vector<double> WitnessRow() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
 }
 
 TEST(AffineWitness, RowIsTheListedOne) {
@@ -199,7 +189,7 @@ class AffineSpecialValue : public testing::TestWithParam<DType> {
 TEST_P(AffineSpecialValue, NanIsSkippedAndDecodesToTheEdge) {
   std::vector<double> row = Row();
   const Special without = EncodeSpecial(GetParam(), row);
-  row[7] = kNaN;
+  row[7] = kNan;
   const Special with = EncodeSpecial(GetParam(), row);
   EXPECT_EQ(with.scale, without.scale);
   EXPECT_EQ(with.bias, without.bias);
@@ -220,7 +210,7 @@ TEST_P(AffineSpecialValue, InfinityMakesTheWholeGroupNan) {
 }
 
 TEST_P(AffineSpecialValue, OnlyNanGivesAnInfiniteBias) {
-  const Special special = EncodeSpecial(GetParam(), std::vector<double>(32, kNaN));
+  const Special special = EncodeSpecial(GetParam(), std::vector<double>(32, kNan));
   EXPECT_TRUE(std::isnan(special.scale));
   EXPECT_EQ(special.bias, -kInfinity);
 }

@@ -16,12 +16,11 @@
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/token_groups.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 TEST(Channel, TheWitnessHasTheBytesOfQuanto) {
   struct Row {
@@ -63,7 +62,7 @@ TEST(Channel, TheWitnessHasTheBytesOfQuanto) {
   Profile profile;
   profile.decode = DecodeRounding::kTwoRoundings;
   for (const Row& row : rows) {
-    const KvFormat format = Format(fmt::format("channel:{}:g8:{}", row.bits, row.type));
+    const KvFormat format = FormatNamed(fmt::format("channel:{}:g8:{}", row.bits, row.type));
     const TensorMap stored = EncodeRows(format, profile, RowOf(RowDType(format), WitnessRow()));
     const std::string scale = row.scale;
     EXPECT_EQ(Hex(stored.at("codes")), row.codes) << Print(format);
@@ -127,7 +126,7 @@ TEST(Channel, WritersWithAZeroPointHaveTheirOwnScalesAndValues) {
   for (const Row& row : rows) {
     const Profile profile =
         ParseProfile(fmt::format("decode=two_roundings channel={}", row.writer));
-    const KvFormat format = Format(fmt::format("channel:{}:g8:{}", row.bits, row.type));
+    const KvFormat format = FormatNamed(fmt::format("channel:{}:g8:{}", row.bits, row.type));
     const TensorMap stored = EncodeRows(format, profile, RowOf(RowDType(format), WitnessRow()));
     const std::string what = std::string(row.writer) + " " + Print(format);
     EXPECT_EQ(Hex(stored.at("codes")), row.codes) << what;
@@ -146,7 +145,7 @@ TEST(Channel, GroupsRunAlongTokens) {
     for (size_t c = 0; c < 4; ++c)
       row[t * 4 + c] = c == 2 ? -3 : std::ldexp(1.0 + double(t), int(c));
   }
-  const KvFormat format = Format("channel:4:g8:f32");
+  const KvFormat format = FormatNamed("channel:4:g8:f32");
   const TensorMap stored = EncodeRows(format, {}, RowOf(DType::kFloat32, row));
   EXPECT_EQ(ValuesOf(stored.at("zeros")), (std::vector<double>{1, 2, -3, 8}));
   const std::vector<double> scales = ValuesOf(stored.at("scales"));
@@ -162,7 +161,7 @@ TEST(Channel, GroupsRunAlongTokens) {
 TEST(Channel, AGroupOfOneTokenIsItsZeros) {
   const std::vector<double> row = {0.1f,   -0.0, 3e38f, std::numeric_limits<double>::infinity(),
                                    1e-45f, -7,   65504, 1};
-  const KvFormat format = Format("channel:4:g1:f32");
+  const KvFormat format = FormatNamed("channel:4:g1:f32");
   const TensorMap stored = EncodeRows(format, {}, RowOf(DType::kFloat32, row));
   EXPECT_EQ(stored.at("zeros").bytes, RowOf(DType::kFloat32, row).bytes);
   EXPECT_EQ(Hex(stored.at("codes")), "00000000");
@@ -172,7 +171,7 @@ TEST(Channel, AGroupOfOneTokenIsItsZeros) {
 TEST(Channel, ErrorsAreWithinTheBound) {
   for (const char* text : {"channel:2:g8:f32", "channel:4:g32:f16", "channel:8:g8:bf16",
                            "channel:8:g64:r128:f16", "channel:2:g1:bf16"}) {
-    const KvFormat format = Format(text);
+    const KvFormat format = FormatNamed(text);
     BoundCheck all;
     for (const Profile& profile : FieldOf(CodecChoice::kChannel).variants({})) {
       for (const Profile& read : FieldOf(CodecChoice::kDecode).variants(profile)) {
@@ -196,7 +195,7 @@ TEST(Channel, OnlyTheChannelOfANanIsOpen) {
   std::vector<double> row = WitnessRow();
   row[4 * 3 + 1] = std::numeric_limits<double>::quiet_NaN();
   for (size_t t = 0; t < 8; ++t) row[4 * t + 2] = 5;
-  const KvFormat format = Format("channel:4:g8:f32");
+  const KvFormat format = FormatNamed("channel:4:g8:f32");
   const Tensor x = RowOf(DType::kFloat32, row);
   const std::vector<ExpectedTile> tiles = EncodedTiles(format, {}, x, {}, {});
   ASSERT_EQ(tiles.size(), 3u);
@@ -226,7 +225,7 @@ TEST(Channel, ARangeBeyondTheTypeHasNoBound) {
   std::vector<double> row(8 * 4, 1.0);
   row[0] = 60000;
   row[4] = -60000;
-  const RowBound bound = RoundTripBound(Format("channel:4:g8:f16"), {}, DecodeRounding::kExact,
+  const RowBound bound = RoundTripBound(FormatNamed("channel:4:g8:f16"), {}, DecodeRounding::kExact,
                                         DType::kFloat16, std::nullopt, row);
   EXPECT_TRUE(bound.overflows[0]);
   EXPECT_FALSE(bound.undefined[0]);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,12 +19,10 @@
 #include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/sample.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 CodecCase MakeCase(CodecDirection direction, KvFormat format, DType x, int64_t rows, int64_t dim,
                    std::string regime = "gauss") {
@@ -107,7 +104,7 @@ TEST(CodecSource, OnlyTheCodeOfANanIsOpen) {
   std::vector<double> row = ValuesOf(
       GenerateInputs(MakeCase(CodecDirection::kEncode, format, DType::kFloat32, 1, 96), Profile())
           .at("x"));
-  row[32 + 6] = kNaN;       // bits 30..34 of the second group: words 5 and 6
+  row[32 + 6] = kNan;       // bits 30..34 of the second group: words 5 and 6
   row[64 + 1] = kInfinity;  // the whole third group
   const TensorMap inputs = {{"x", RowOf(DType::kFloat32, row)}};
   const CodecCase c = MakeCase(CodecDirection::kEncode, format, DType::kFloat32, 1, 96);
@@ -200,7 +197,7 @@ TEST(CodecSource, RowsWithoutADefinedOrBoundedRoundTripSaySo) {
   const AffineFormat format{8, 32, DType::kFloat16};
   Tensor x(DType::kFloat16, {{"", 3}, {"", 32}});
   std::vector<double> values(96, 1.0);
-  values[40] = kNaN;
+  values[40] = kNan;
   for (size_t i = 64; i < 96; ++i) values[i] = i % 2 == 0 ? 60000.0 : -60000.0;
   EncodeFrom(values, DType::kFloat16, x.bytes.data());
   const CodecCase c = MakeCase(CodecDirection::kRoundTrip, format, DType::kFloat16, 3, 32);
@@ -224,7 +221,7 @@ TEST(CodecSource, WhatStandsBesideANanIsJudged) {
   Tensor x(DType::kFloat32, {{"", 1}, {"", 128}});
   std::vector<double> values(128);
   for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01 * static_cast<double>(i) - 0.5;
-  values[40] = kNaN;
+  values[40] = kNan;
   values[70] = kInfinity;
   EncodeFrom(values, DType::kFloat32, x.bytes.data());
   const CodecCase c = MakeCase(CodecDirection::kRoundTrip, format, DType::kFloat32, 1, 128);
@@ -251,7 +248,7 @@ TEST(CodecSource, WhatStandsBesideANanIsJudged) {
 }
 
 TEST(CodecSource, PlainFormatsMustKeepNanAndFollowTheirOverflowRule) {
-  const TensorMap inputs = {{"x", RowOf(DType::kFloat32, {kNaN, kInfinity, -1e6, 1.0, 500.0})}};
+  const TensorMap inputs = {{"x", RowOf(DType::kFloat32, {kNan, kInfinity, -1e6, 1.0, 500.0})}};
   const CodecCase c = MakeCase(CodecDirection::kRoundTrip, PlainFormat{DType::kFloat8E4M3FN},
                                DType::kFloat32, 1, 5);
   const ExpectedTile nan = OnlyTile(c, Profile(), inputs);

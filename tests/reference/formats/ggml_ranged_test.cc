@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Families, GgmlRanged,
                          [](const auto& family) { return std::string(family.param.name); });
 
 TEST_P(GgmlRanged, WritesTheBytesOfGgml) {
-  EXPECT_EQ(EncodedHex(format_, GgmlWitness()), GetParam().witness);
+  EXPECT_EQ(EncodedHex(format_, WitnessRow()), GetParam().witness);
   EXPECT_EQ(EncodedHex(format_, {}), std::string(2 * bytes_, '0'));
 }
 
@@ -65,7 +65,7 @@ TEST_P(GgmlRanged, AConstantBlockIsItsMinimum) {
 }
 
 TEST_P(GgmlRanged, NanIsReadAsTheMinimum) {
-  std::vector<double> row = GgmlWitness();
+  std::vector<double> row = WitnessRow();
   row[1] = std::numeric_limits<double>::quiet_NaN();
   const TensorMap stored = EncodeRows(format_, Profile(), RowOf(DType::kFloat32, row));
   EXPECT_EQ(DecodedBlocks(format_, stored.at("blocks"))[1], -1.5);

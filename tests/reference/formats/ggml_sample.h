@@ -23,22 +23,10 @@
 
 namespace kvcheck {
 
-inline std::vector<double> GgmlWitness() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
-}
-
-inline std::string HexOf(const Tensor& blocks) {
-  std::string text;
-  for (const std::byte byte : blocks.bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
-
 // Of a row, which zeros fill up to a block.
 inline std::string EncodedHex(const KvFormat& format, std::vector<double> row) {
   if (row.size() < 32) row.resize(32, 0.0);
-  return HexOf(EncodeRows(format, Profile(), RowOf(DType::kFloat32, row)).at("blocks"));
+  return Hex(EncodeRows(format, Profile(), RowOf(DType::kFloat32, row)).at("blocks"));
 }
 
 inline std::vector<double> DecodedBlocks(const KvFormat& format, const Tensor& blocks) {
@@ -48,7 +36,7 @@ inline std::vector<double> DecodedBlocks(const KvFormat& format, const Tensor& b
 
 // Bits of the first eight values of the witness, stored and read.
 inline std::vector<uint64_t> DecodedWitness(const KvFormat& format) {
-  const TensorMap stored = EncodeRows(format, Profile(), RowOf(DType::kFloat32, GgmlWitness()));
+  const TensorMap stored = EncodeRows(format, Profile(), RowOf(DType::kFloat32, WitnessRow()));
   std::vector<double> values = DecodedBlocks(format, stored.at("blocks"));
   values.resize(8);
   return BitsOf(DType::kFloat32, values);

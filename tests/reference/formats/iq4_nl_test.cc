@@ -14,26 +14,26 @@
 namespace kvcheck {
 namespace {
 
-const KvFormat kFormat = Iq4NlFormat{};
+const KvFormat kIq4Nl = Iq4NlFormat{};
 
 const std::vector<int> kTable = {-127, -104, -83, -65, -49, -35, -22, -10,
                                  1,    13,   25,  38,  53,  69,  89,  113};
 
 TEST(Iq4Nl, WritesTheBytesOfGgml) {
-  EXPECT_EQ(EncodedHex(kFormat, GgmlWitness()), "c1a46e3b07c3814c19d5a2603b17c4815d2a");
-  EXPECT_EQ(EncodedHex(kFormat, {}).substr(0, 4), "0000");
+  EXPECT_EQ(EncodedHex(kIq4Nl, WitnessRow()), "c1a46e3b07c3814c19d5a2603b17c4815d2a");
+  EXPECT_EQ(EncodedHex(kIq4Nl, {}).substr(0, 4), "0000");
 }
 
 TEST(Iq4Nl, DecodesTheWitness) {
   const std::vector<uint64_t> first = {0xbfd38c80, 0xbf34a600, 0x3e3e2800, 0x3f9a8080,
                                        0x3ff73400, 0xbf7bf500, 0xbe773400, 0x3f266300};
-  EXPECT_EQ(DecodedWitness(kFormat), first);
+  EXPECT_EQ(DecodedWitness(kIq4Nl), first);
 }
 
 TEST(Iq4Nl, NanTakesTheWholeBlock) {
-  std::vector<double> row = GgmlWitness();
+  std::vector<double> row = WitnessRow();
   row[9] = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(EncodedHex(kFormat, row).substr(0, 4), "0000");
+  EXPECT_EQ(EncodedHex(kIq4Nl, row).substr(0, 4), "0000");
 }
 
 // Every scale with every entry in every place.
@@ -47,7 +47,7 @@ TEST(Iq4Nl, EveryScaleAndCodeIsTheProductWithItsEntry) {
     for (uint32_t j = 0; j < 16; ++j) {
       blocks.bytes[2 + j] = static_cast<std::byte>((17 * j + scale) & 0xff);
     }
-    const std::vector<double> values = DecodedBlocks(kFormat, blocks);
+    const std::vector<double> values = DecodedBlocks(kIq4Nl, blocks);
     for (size_t i = 0; i < 32; ++i) {
       const auto byte = std::to_integer<size_t>(blocks.bytes[2 + i % 16]);
       const float product = static_cast<float>(kTable[i < 16 ? byte & 15 : byte >> 4]) * d;
@@ -71,8 +71,8 @@ TEST(Iq4Nl, TheMiddleOfTwoEntriesIsTheUpperOne) {
     std::vector<double> row = {-127, std::nextafter(middle, -200.0f), middle,
                                std::nextafter(middle, 200.0f)};
     row.resize(32, 0.0);
-    const TensorMap stored = EncodeRows(kFormat, Profile(), RowOf(DType::kFloat32, row));
-    const std::vector<double> numbers = CodesAsNumbers(kFormat, CodecRows(kFormat, stored), 0, 1);
+    const TensorMap stored = EncodeRows(kIq4Nl, Profile(), RowOf(DType::kFloat32, row));
+    const std::vector<double> numbers = CodesAsNumbers(kIq4Nl, CodecRows(kIq4Nl, stored), 0, 1);
     EXPECT_EQ(numbers[0], -127);
     EXPECT_EQ(numbers[1], kTable[entry - 1]) << middle;
     EXPECT_EQ(numbers[2], kTable[entry]) << middle;
@@ -80,12 +80,12 @@ TEST(Iq4Nl, TheMiddleOfTwoEntriesIsTheUpperOne) {
   }
 }
 
-TEST(Iq4Nl, BoundHoldsInEveryRegimeAndTypeAndIsReached) { ExpectBoundInEveryRegime(kFormat); }
+TEST(Iq4Nl, BoundHoldsInEveryRegimeAndTypeAndIsReached) { ExpectBoundInEveryRegime(kIq4Nl); }
 
 TEST(Iq4Nl, BoundHoldsAtTheEndsOfTheScale) {
   for (int exponent = -149; exponent <= 127; ++exponent) {
     for (const double largest : {1.0, -1.0}) {
-      const BoundCheck check = CheckBoundAt(kFormat, exponent, largest);
+      const BoundCheck check = CheckBoundAt(kIq4Nl, exponent, largest);
       EXPECT_EQ(check.violations, 0) << exponent;
       // 127 times the largest f16, from which the last scale may be an eighth away.
       if (exponent == 23) continue;
@@ -95,7 +95,7 @@ TEST(Iq4Nl, BoundHoldsAtTheEndsOfTheScale) {
 }
 
 TEST(Iq4Nl, AWrongCodeIsBeyondTheBoundWhereThatIsClaimed) {
-  EXPECT_GT(ExpectWrongCodesShow(kFormat, kTable), 0.5);
+  EXPECT_GT(ExpectWrongCodesShow(kIq4Nl, kTable), 0.5);
 }
 
 // d of the same codes with other sums: from the last channel to the first, fused or not.
@@ -117,14 +117,14 @@ TEST(Iq4Nl, AnotherOrderOfTheSumsIsOpenAndNothingElse) {
   for (int run = 0; run < 20000; ++run) {
     std::vector<double> row(32);
     for (double& x : row) x = normal(random);
-    const TensorMap stored = EncodeRows(kFormat, Profile(), RowOf(DType::kFloat32, row));
-    const std::vector<double> numbers = CodesAsNumbers(kFormat, CodecRows(kFormat, stored), 0, 1);
+    const TensorMap stored = EncodeRows(kIq4Nl, Profile(), RowOf(DType::kFloat32, row));
+    const std::vector<double> numbers = CodesAsNumbers(kIq4Nl, CodecRows(kIq4Nl, stored), 0, 1);
     for (const bool fused : {false, true}) {
       ++blocks;
       const uint64_t half = Encode(DType::kFloat16, OtherScale(row, numbers, fused));
       if (Decode(DType::kFloat16, half) == numbers[32]) continue;
       ++different;
-      EncodeJudge judge(kFormat, row);
+      EncodeJudge judge(kIq4Nl, row);
       judge.blocks().bytes[0] = static_cast<std::byte>(half & 0xff);
       judge.blocks().bytes[1] = static_cast<std::byte>(half >> 8);
       EXPECT_EQ(judge.Judged(), Outcome::kPass) << run;
@@ -133,7 +133,7 @@ TEST(Iq4Nl, AnotherOrderOfTheSumsIsOpenAndNothingElse) {
   EXPECT_GT(different, 2);
   EXPECT_LT(different, blocks / 100);
   // Away from the middle of two f16 numbers, no byte is open.
-  EncodeJudge judge(kFormat, GgmlWitness());
+  EncodeJudge judge(kIq4Nl, WitnessRow());
   for (size_t byte = 0; byte < 18; ++byte) EXPECT_TRUE(judge.Fails(byte, std::byte{1})) << byte;
 }
 
@@ -141,7 +141,7 @@ TEST(Iq4Nl, CodesOfAScaleOfZeroAreOpen) {
   std::vector<double> row(96, 0.0);
   for (size_t i = 32; i < 64; ++i) row[i] = 1e-7 * (static_cast<double>(i) - 40);
   row[70] = 1e15, row[80] = -1e20;  // its sums are beyond f32
-  EncodeJudge judge(kFormat, row);
+  EncodeJudge judge(kIq4Nl, row);
   EXPECT_EQ(judge.Judged(), Outcome::kPass);
   const std::byte low{1}, sign{0x80};
   EXPECT_FALSE(judge.Fails(1, sign));

@@ -18,12 +18,11 @@
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 Profile Writer(MxEncoder encoder) {
   Profile profile;
@@ -48,19 +47,13 @@ std::string Words(const TensorMap& stored) {
 std::string Written(const std::string& format, MxEncoder encoder, std::vector<double> row,
                     size_t channels = 32) {
   row.resize(channels, 0.0);
-  const KvFormat of = Format(format);
+  const KvFormat of = FormatNamed(format);
   return Words(EncodeRows(of, Writer(encoder), RowOf(RowDType(of), row)));
-}
-
-std::vector<double> WitnessRow() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
 }
 
 std::vector<double> RoundTrip(const std::string& format, const Profile& profile,
                               const std::vector<double>& row) {
-  const KvFormat of = Format(format);
+  const KvFormat of = FormatNamed(format);
   const TensorMap stored = EncodeRows(of, profile, RowOf(RowDType(of), row));
   return DecodeToRowType(of, profile, CodecRows(of, stored), 0, 1);
 }
@@ -123,9 +116,9 @@ TEST(Mx, MlxWrapsTheScaleOfTinyBlocks) {
   const std::vector<double> values =
       RoundTrip("mxfp4:f32", Writer(MxEncoder::kMlx), std::vector<double>(32, -1e-40));
   EXPECT_LT(values[0], -1e36);
-  const RowBound bound =
-      RoundTripBound(Format("mxfp4:f32"), Writer(MxEncoder::kMlx), DecodeRounding::kTwoRoundings,
-                     DType::kFloat32, std::vector<double>(32, -1e-40));
+  const RowBound bound = RoundTripBound(FormatNamed("mxfp4:f32"), Writer(MxEncoder::kMlx),
+                                        DecodeRounding::kTwoRoundings, DType::kFloat32,
+                                        std::vector<double>(32, -1e-40));
   EXPECT_TRUE(bound.overflows[0]);
 }
 
@@ -141,7 +134,7 @@ TEST(Mx, MlxTakesALogarithmOfF32) {
 // MLX 0.32.4 reads 2^128, which is infinite in every type of rows; others read NaN.
 TEST(Mx, MlxReadsTheLastScaleAsAPowerOfTwo) {
   for (const char* text : {"mxfp4:f32", "mxfp4:f16", "mxfp4:bf16", "mxfp8:e4m3:bf16"}) {
-    const KvFormat format = Format(text);
+    const KvFormat format = FormatNamed(text);
     const Planes planes = PlanesOf(format, 32);
     Tensor codes(DType::kUInt8, {{"", 1}, {"", planes[0].elements}});
     Tensor scales(DType::kUInt8, {{"", 1}, {"", 1}});
@@ -169,7 +162,7 @@ TEST(Mx, MlxReadsTheLastScaleAsAPowerOfTwo) {
 // Every scale with every code.
 TEST(Mx, EveryScaleAndCodeIsTheirProduct) {
   for (const char* text : {"mxfp4:f32", "mxfp8:e4m3:f32", "mxfp8:e5m2:f32"}) {
-    const KvFormat format = Format(text);
+    const KvFormat format = FormatNamed(text);
     const auto& mx = std::get<MxFormat>(format);
     const bool two = mx.element == DType::kFloat4E2M1FN;
     const Planes planes = PlanesOf(format, 256);
@@ -224,7 +217,7 @@ TEST_P(MxWriter, BoundHoldsInEveryRegimeAndTypeAndIsReached) {
 
 TEST_P(MxWriter, BoundHoldsAtTheEndsOfTheScale) {
   for (const char* text : {"mxfp4:f32", "mxfp4:f16", "mxfp8:e4m3:bf16", "mxfp8:e5m2:f16"}) {
-    const KvFormat format = Format(text);
+    const KvFormat format = FormatNamed(text);
     int64_t judged = 0;
     for (int exponent = -149; exponent <= 127; ++exponent) {
       std::vector<double> row(32);
@@ -252,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(All, MxWriter,
 
 Outcome JudgedWith(const Profile& profile, const std::vector<double>& row, const std::string& plane,
                    size_t byte, std::byte change) {
-  const KvFormat format = Format("mxfp4:f32");
+  const KvFormat format = FormatNamed("mxfp4:f32");
   const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 1, 32, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", RowOf(DType::kFloat32, row)}};
   const auto source = MakeCodecSource(c, profile, inputs);
@@ -288,8 +281,8 @@ TEST(Mx, ABlockWithNanPromisesNothingAndIsNotRead) {
   EXPECT_EQ(JudgedWith(Writer(MxEncoder::kMlx), row, "scales", 0, std::byte{77}),
             Outcome::kMistrusted);
   EXPECT_TRUE(std::isnan(RoundTrip("mxfp4:f32", Profile(), row)[0]));
-  const RowBound bound =
-      RoundTripBound(Format("mxfp4:f32"), Profile(), DecodeRounding::kExact, DType::kFloat32, row);
+  const RowBound bound = RoundTripBound(FormatNamed("mxfp4:f32"), Profile(), DecodeRounding::kExact,
+                                        DType::kFloat32, row);
   EXPECT_TRUE(bound.undefined[0]);
 }
 

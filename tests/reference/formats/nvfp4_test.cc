@@ -16,12 +16,11 @@
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 Profile Writer(Nvfp4Encoder encoder) {
   Profile profile;
@@ -31,7 +30,7 @@ Profile Writer(Nvfp4Encoder encoder) {
 
 TensorMap Stored(const std::string& format, Nvfp4Encoder encoder, std::vector<double> row) {
   row.resize((row.size() + 15) / 16 * 16, 0.0);
-  const KvFormat of = Format(format);
+  const KvFormat of = FormatNamed(format);
   return EncodeRows(of, Writer(encoder), RowOf(RowDType(of), row));
 }
 
@@ -39,7 +38,7 @@ std::vector<double> Decoded(const std::string& format, const TensorMap& stored,
                             DecodeRounding decode = DecodeRounding::kTwoRoundings) {
   Profile profile;
   profile.decode = decode;
-  const KvFormat of = Format(format);
+  const KvFormat of = FormatNamed(format);
   return DecodeToRowType(of, profile, CodecRows(of, stored), 0, 1);
 }
 
@@ -82,7 +81,7 @@ TEST(Nvfp4, MlxTakesTheFirstElementWhereAllAreEquallyFar) {
 }
 
 TEST(Nvfp4, TheBoundHoldsWhereDistancesAreRounded) {
-  const KvFormat format = Format("nvfp4:f32");
+  const KvFormat format = FormatNamed("nvfp4:f32");
   const Profile profile = Writer(Nvfp4Encoder::kMlx);
   for (int exponent = 20; exponent < 40; ++exponent) {
     std::vector<double> row;
@@ -112,7 +111,7 @@ TEST(Nvfp4, ProductsWithAGlobalScaleRoundAsTheProfileSays) {
   int differ = 0;
   for (const char* factor : {"0.011", "0.0123", "0.07", "0.9", "3.3"}) {
     const std::string format = std::string("nvfp4:x") + factor + ":f32";
-    const float global = std::get<Nvfp4Format>(Format(format)).global_scale;
+    const float global = std::get<Nvfp4Format>(FormatNamed(format)).global_scale;
     const TensorMap stored = Stored(format, Nvfp4Encoder::kMlx, {6.86, 3.3, 0.8, 2.1, -1.2, 0.4});
     const double scale =
         Decode(DType::kFloat8E4M3FN, std::to_integer<uint64_t>(stored.at("scales").bytes[0]));
@@ -154,7 +153,8 @@ TEST(Nvfp4, FourOverSixTakesTheSmallerError) {
 class Nvfp4Writer : public testing::TestWithParam<Nvfp4Encoder> {};
 
 TEST_P(Nvfp4Writer, BoundHoldsInEveryRegimeAndTypeAndIsReached) {
-  std::vector<KvFormat> formats = {Format("nvfp4:x1000:bf16"), Format("nvfp4:x1e-20:f32")};
+  std::vector<KvFormat> formats = {FormatNamed("nvfp4:x1000:bf16"),
+                                   FormatNamed("nvfp4:x1e-20:f32")};
   for (const KvFormat& format : AllKvFormats()) {
     if (std::holds_alternative<Nvfp4Format>(format)) formats.push_back(format);
   }
@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(All, Nvfp4Writer,
 Outcome Judged(const std::string& text, Nvfp4Encoder encoder, std::vector<double> row,
                const std::string& plane, size_t byte, int change) {
   row.resize(16, 0.0);
-  const KvFormat format = Format(text);
+  const KvFormat format = FormatNamed(text);
   const CodecCase c = {CodecDirection::kEncode, format, RowDType(format), 1, 16, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", RowOf(RowDType(format), row)}};
   const auto source = MakeCodecSource(c, Writer(encoder), inputs);
@@ -215,8 +215,8 @@ TEST(Nvfp4, ApproximateReciprocalsLeaveTiesOpenAndNothingElse) {
 TEST(Nvfp4, SwizzledScalesStandInTheOrderOfVOnSm100) {
   for (const int64_t head_dim : {int64_t{64}, int64_t{192}}) {
     for (const char* scale : {"bf16", "x0.011:f32"}) {
-      const KvFormat linear = Format(std::string("nvfp4:") + scale);
-      const KvFormat swizzled = Format(std::string("nvfp4:swizzled:") + scale);
+      const KvFormat linear = FormatNamed(std::string("nvfp4:") + scale);
+      const KvFormat swizzled = FormatNamed(std::string("nvfp4:swizzled:") + scale);
       constexpr int64_t kPages = 3, kTokens = 4;
       const Tensor tokens =
           GenerateRows("group_scales", 7, RowDType(linear), kPages * kTokens, head_dim);
@@ -246,7 +246,7 @@ TEST(Nvfp4, SwizzledScalesStandInTheOrderOfVOnSm100) {
 
 // A scale halfway between 1 and 1.125, of token 2 and block 3: byte 3 * 4 + 2 of the page.
 TEST(Nvfp4, WhatIsOpenOfASwizzledScaleMovesWithIt) {
-  const KvFormat format = Format("nvfp4:swizzled:f32");
+  const KvFormat format = FormatNamed("nvfp4:swizzled:f32");
   std::vector<double> page(256, 0.0);
   page[2 * 64 + 3 * 16] = 6.375;
   const TensorMap inputs = {{"x", RowOf(DType::kFloat32, page)}};
@@ -262,15 +262,15 @@ TEST(Nvfp4, WhatIsOpenOfASwizzledScaleMovesWithIt) {
 }
 
 TEST(Nvfp4, TextsNameTheGlobalScale) {
-  EXPECT_EQ(Print(Format("nvfp4:x0.0110:bf16")), "nvfp4:x0.011:bf16");
-  EXPECT_EQ(Format("nvfp4:x0.1:f32"), Format(Print(Format("nvfp4:x0.1:f32"))));
-  EXPECT_EQ(Print(Format("nvfp4:swizzled:x0.0110:bf16")), "nvfp4:swizzled:x0.011:bf16");
-  EXPECT_EQ(Print(Format("nvfp4:swizzled:f32")), "nvfp4:swizzled:f32");
+  EXPECT_EQ(Print(FormatNamed("nvfp4:x0.0110:bf16")), "nvfp4:x0.011:bf16");
+  EXPECT_EQ(FormatNamed("nvfp4:x0.1:f32"), FormatNamed(Print(FormatNamed("nvfp4:x0.1:f32"))));
+  EXPECT_EQ(Print(FormatNamed("nvfp4:swizzled:x0.0110:bf16")), "nvfp4:swizzled:x0.011:bf16");
+  EXPECT_EQ(Print(FormatNamed("nvfp4:swizzled:f32")), "nvfp4:swizzled:f32");
   for (const char* text :
        {"nvfp4:x1:f32", "nvfp4:x0:f32", "nvfp4:x-1:f32", "nvfp4:xnan:f32", "nvfp4:x1e39:f32",
         "nvfp4:x:f32", "nvfp4:f64", "nvfp4:0.1:f32", "nvfp4:x0.5:swizzled:f32",
         "nvfp4:swizzled:swizzled:f32", "nvfp4:swizzled", "hadamard:64:nvfp4:swizzled:f32"}) {
-    EXPECT_ANY_THROW(Format(text)) << text;
+    EXPECT_ANY_THROW(FormatNamed(text)) << text;
   }
 }
 

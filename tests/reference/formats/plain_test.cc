@@ -6,17 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "reference/formats/codec.h"
 #include "tests/reference/formats/sample.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Profile WithOverflow(Fp8Overflow overflow) {
   Profile profile;
@@ -50,7 +47,7 @@ TEST(Fp8Format, E5m2MatchesItsWitnesses) {
   EXPECT_EQ(code(61440), 0x7c);
   EXPECT_EQ(code(kInfinity), 0x7c);
   EXPECT_EQ(code(480), 0x60);
-  EXPECT_EQ(code(kNaN), 0x7e);
+  EXPECT_EQ(code(kNan), 0x7e);
 }
 
 TEST(Fp8Format, OverflowFollowsTheProfile) {
@@ -58,12 +55,12 @@ TEST(Fp8Format, OverflowFollowsTheProfile) {
   const DType e5m2 = DType::kFloat8E5M2;
   EXPECT_EQ(CodeOf(e4m3, Fp8Overflow::kSaturate, 1e6), 0x7e);
   EXPECT_EQ(CodeOf(e4m3, Fp8Overflow::kSaturate, -kInfinity), 0xfe);
-  EXPECT_EQ(CodeOf(e4m3, Fp8Overflow::kSaturate, kNaN), 0x7f);
-  EXPECT_EQ(CodeOf(e4m3, Fp8Overflow::kSaturateAll, kNaN), 0x7e);
+  EXPECT_EQ(CodeOf(e4m3, Fp8Overflow::kSaturate, kNan), 0x7f);
+  EXPECT_EQ(CodeOf(e4m3, Fp8Overflow::kSaturateAll, kNan), 0x7e);
   EXPECT_EQ(CodeOf(e4m3, Fp8Overflow::kSaturateAll, kInfinity), 0x7e);
   EXPECT_EQ(CodeOf(e5m2, Fp8Overflow::kSaturate, 1e6), 0x7b);
-  EXPECT_EQ(CodeOf(e5m2, Fp8Overflow::kSaturate, kNaN), 0x7e);
-  EXPECT_EQ(CodeOf(e5m2, Fp8Overflow::kSaturateAll, kNaN), 0x7b);
+  EXPECT_EQ(CodeOf(e5m2, Fp8Overflow::kSaturate, kNan), 0x7e);
+  EXPECT_EQ(CodeOf(e5m2, Fp8Overflow::kSaturateAll, kNan), 0x7b);
 }
 
 TEST(Fp8Format, EveryCodeSurvivesDecodingAndEncoding) {

@@ -15,45 +15,26 @@
 #include "reference/judge/judge.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/ggml_sample.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
 
-const KvFormat kFormat = Q4_0Format{};
-
-std::string Encoded(std::vector<double> row) {
-  row.resize(32, 0.0);
-  const TensorMap stored = EncodeRows(kFormat, Profile(), RowOf(DType::kFloat32, row));
-  std::string text;
-  for (const std::byte byte : stored.at("blocks").bytes) {
-    text += fmt::format("{:02x}", static_cast<int>(byte));
-  }
-  return text;
-}
-
-std::vector<double> WitnessRow() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
-}
-
-std::vector<double> Decoded(const TensorMap& stored) {
-  return DecodeToRowType(kFormat, Profile(), CodecRows(kFormat, stored), 0, 1);
-}
+const KvFormat kQ4_0 = Q4_0Format{};
 
 TEST(Q4_0, WritesTheBytesOfGgml) {
-  EXPECT_EQ(Encoded(WitnessRow()), "c0b46d3a07b4815c29d6a3704b18b5825c39");
+  EXPECT_EQ(EncodedHex(kQ4_0, WitnessRow()), "c0b46d3a07b4815c29d6a3704b18b5825c39");
   std::string zeros = "0080";
   for (int i = 0; i < 16; ++i) zeros += "88";
-  EXPECT_EQ(Encoded({}), zeros);
+  EXPECT_EQ(EncodedHex(kQ4_0, {}), zeros);
 }
 
 TEST(Q4_0, DecodesTheWitness) {
   const std::vector<uint64_t> first = {0xbfbe0000, 0xbf180000, 0x3e980000, 0x3f980000,
                                        0x40050000, 0xbf980000, 0xbe980000, 0x3f180000};
-  std::vector<double> values =
-      Decoded(EncodeRows(kFormat, Profile(), RowOf(DType::kFloat32, WitnessRow())));
+  std::vector<double> values = DecodedBlocks(
+      kQ4_0, EncodeRows(kQ4_0, Profile(), RowOf(DType::kFloat32, WitnessRow())).at("blocks"));
   values.resize(8);
   EXPECT_EQ(BitsOf(DType::kFloat32, values), first);
 }
@@ -61,7 +42,8 @@ TEST(Q4_0, DecodesTheWitness) {
 TEST(Q4_0, TheLargestMagnitudeIsKeptAndItsOppositeClamped) {
   std::vector<double> row = {-8, 8, 7.4, 3.5, -0.5};
   row.resize(32, 0.0);
-  std::vector<double> values = Decoded(EncodeRows(kFormat, Profile(), RowOf(DType::kFloat32, row)));
+  std::vector<double> values =
+      DecodedBlocks(kQ4_0, EncodeRows(kQ4_0, Profile(), RowOf(DType::kFloat32, row)).at("blocks"));
   values.resize(5);
   EXPECT_EQ(values, (std::vector<double>{-8, 7, 7, 4, 0}));
 }
@@ -77,7 +59,7 @@ TEST(Q4_0, EveryScaleAndCodeIsTheirProduct) {
     for (size_t j = 0; j < 16; ++j) {
       blocks.bytes[2 + j] = static_cast<std::byte>((17 * j + static_cast<size_t>(scale)) & 0xff);
     }
-    const std::vector<double> values = Decoded({{"blocks", blocks}});
+    const std::vector<double> values = DecodedBlocks(kQ4_0, blocks);
     for (size_t i = 0; i < 32; ++i) {
       const auto byte = std::to_integer<int>(blocks.bytes[2 + i % 16]);
       const float product = static_cast<float>((i < 16 ? byte & 15 : byte >> 4) - 8) * d;
@@ -98,8 +80,7 @@ TEST(Q4_0, BoundHoldsInEveryRegimeAndTypeAndIsReached) {
   BoundCheck all;
   for (const std::string_view regime : RowRegimes()) {
     for (const DType type : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      const BoundCheck check =
-          CheckBound(kFormat, Profile(), GenerateRows(regime, 9, type, 16, 320));
+      const BoundCheck check = CheckBound(kQ4_0, Profile(), GenerateRows(regime, 9, type, 16, 320));
       EXPECT_EQ(check.violations, 0) << regime << " " << Name(type);
       all.Add(check);
     }
@@ -116,7 +97,7 @@ TEST(Q4_0, BoundHoldsAtTheEndsOfTheScale) {
             i == 7 ? largest : std::fmod(0.37 * static_cast<double>(i), 1.9) - 0.95;
         row[i] = std::ldexp(steps, exponent);
       }
-      const BoundCheck check = CheckBound(kFormat, Profile(), RowOf(DType::kFloat32, row));
+      const BoundCheck check = CheckBound(kQ4_0, Profile(), RowOf(DType::kFloat32, row));
       EXPECT_EQ(check.violations, 0) << exponent;
       // 8 times the largest f16.
       EXPECT_EQ(check.without_bound, exponent > 18 ? 32 : 0) << exponent;
@@ -129,16 +110,16 @@ TEST(Q4_0, HalfAStepIsNoBound) {
   std::vector<double> row = {-8, 8};
   row.resize(32, 0.0);
   const RowBound bound =
-      RoundTripBound(kFormat, Profile(), DecodeRounding::kExact, DType::kFloat32, row);
+      RoundTripBound(kQ4_0, Profile(), DecodeRounding::kExact, DType::kFloat32, row);
   EXPECT_GE(bound.total[1], 1.0);
   EXPECT_LT(bound.total[0], 0.51);
 }
 
 TEST(Q4_0, TheSignOfAScaleOfZerosIsOpenAndNothingElse) {
-  const CodecCase c = {CodecDirection::kEncode, kFormat, DType::kFloat32, 1, 32, {"gauss", 1, ""}};
+  const CodecCase c = {CodecDirection::kEncode, kQ4_0, DType::kFloat32, 1, 32, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", Tensor(DType::kFloat32, {{"", 1}, {"", 32}})}};
   const auto source = MakeCodecSource(c, Profile(), inputs);
-  TensorMap got = EncodeRows(kFormat, Profile(), inputs.at("x"));
+  TensorMap got = EncodeRows(kQ4_0, Profile(), inputs.at("x"));
   const auto judged = [&](size_t byte, std::byte bit) {
     got.at("blocks").bytes[byte] ^= bit;
     const Outcome outcome = Judge(*source, MemorySink(got)).outcome;

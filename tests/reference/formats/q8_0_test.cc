@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,14 +15,14 @@
 #include "reference/judge/judge.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/ggml_sample.h"
 #include "tests/reference/formats/sample.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-const KvFormat kFormat = Q8_0Format{};
+const KvFormat kQ8_0 = Q8_0Format{};
 
 Profile Writer(GgmlEncoder encoder) {
   Profile profile;
@@ -33,7 +32,7 @@ Profile Writer(GgmlEncoder encoder) {
 
 std::string Encoded(GgmlEncoder encoder, std::vector<double> row) {
   row.resize(32, 0.0);
-  return Hex(EncodeRows(kFormat, Writer(encoder), RowOf(DType::kFloat32, row)).at("blocks"));
+  return Hex(EncodeRows(kQ8_0, Writer(encoder), RowOf(DType::kFloat32, row)).at("blocks"));
 }
 
 TensorMap BlockOf(uint16_t scale, const std::array<uint8_t, 32>& codes) {
@@ -42,10 +41,6 @@ TensorMap BlockOf(uint16_t scale, const std::array<uint8_t, 32>& codes) {
   blocks.bytes[1] = static_cast<std::byte>(scale >> 8);
   for (size_t i = 0; i < 32; ++i) blocks.bytes[2 + i] = static_cast<std::byte>(codes[i]);
   return {{"blocks", blocks}};
-}
-
-std::vector<double> Decoded(const TensorMap& stored) {
-  return DecodeToRowType(kFormat, Profile(), CodecRows(kFormat, stored), 0, 1);
 }
 
 TEST(Q8_0, WritesTheBytesOfGgml) {
@@ -65,7 +60,7 @@ TEST(Q8_0, TheTwoWritersRoundTiesTheirOwnWay) {
 
 TEST(Q8_0, TheTwoWritersLoseNanTheirOwnWay) {
   std::vector<double> row(32, .5);
-  row[0] = 10, row[1] = kNaN;
+  row[0] = 10, row[1] = kNan;
   std::string reference = "081cec00", x86 = "0a2d7f80";
   for (int i = 2; i < 32; ++i) reference += "7f", x86 += "06";
   EXPECT_EQ(Encoded(GgmlEncoder::kReference, row), reference);
@@ -75,8 +70,8 @@ TEST(Q8_0, TheTwoWritersLoseNanTheirOwnWay) {
 TEST(Q8_0, DecodesTheWitness) {
   const std::vector<uint64_t> first = {0xbfbf9000, 0xbf1e0a00, 0x3e790800, 0x3f8fac00,
                                        0x40001b80, 0xbf8fac00, 0xbe790800, 0x3f1e0a00};
-  std::vector<double> values =
-      Decoded(EncodeRows(kFormat, Profile(), RowOf(DType::kFloat32, WitnessRow())));
+  std::vector<double> values = DecodedBlocks(
+      kQ8_0, EncodeRows(kQ8_0, Profile(), RowOf(DType::kFloat32, WitnessRow())).at("blocks"));
   values.resize(8);
   EXPECT_EQ(BitsOf(DType::kFloat32, values), first);
 }
@@ -90,7 +85,7 @@ TEST(Q8_0, EveryScaleAndCodeIsTheirProduct) {
     const auto d = static_cast<float>(Decode(DType::kFloat16, half));
     // A walk through all codes: each block has another eighth of them.
     for (size_t i = 0; i < 32; ++i) codes[i] = static_cast<uint8_t>(8 * i + half % 8);
-    const std::vector<double> values = Decoded(BlockOf(half, codes));
+    const std::vector<double> values = DecodedBlocks(kQ8_0, BlockOf(half, codes).at("blocks"));
     for (size_t i = 0; i < 32; ++i) {
       const auto code = static_cast<int8_t>(codes[i]);
       const float product = static_cast<float>(code) * d;
@@ -115,7 +110,7 @@ TEST(Q8_0, BoundHoldsForBothWritersInEveryRegimeAndType) {
       for (const DType type :
            {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
         const BoundCheck check =
-            CheckBound(kFormat, Writer(encoder), GenerateRows(regime, 9, type, 16, 320));
+            CheckBound(kQ8_0, Writer(encoder), GenerateRows(regime, 9, type, 16, 320));
         EXPECT_EQ(check.violations, 0) << regime << " " << Name(type);
         all.Add(check);
       }
@@ -134,7 +129,7 @@ TEST(Q8_0, BoundHoldsAtTheEndsOfTheScale) {
         const double steps = i == 7 ? 1 : std::fmod(0.37 * static_cast<double>(i), 1.9) - 0.95;
         row[i] = std::ldexp(steps, exponent);
       }
-      const BoundCheck check = CheckBound(kFormat, Writer(encoder), RowOf(DType::kFloat32, row));
+      const BoundCheck check = CheckBound(kQ8_0, Writer(encoder), RowOf(DType::kFloat32, row));
       EXPECT_EQ(check.violations, 0) << exponent;
       // 127 times the largest f16.
       EXPECT_EQ(check.without_bound, exponent > 22 ? 32 : 0) << exponent;
@@ -147,10 +142,10 @@ TEST(Q8_0, AWrongCodeIsBeyondTheBoundWhereThatIsClaimed) {
   for (const char* regime : {"gauss", "offset", "all_negative", "tiny", "constant", "sparse"}) {
     const Tensor x = GenerateRows(regime, 2, DType::kFloat32, 1, 128);
     const std::vector<double> values = ValuesOf(x);
-    const RowBound bound = RoundTripBound(kFormat, Profile(), DecodeRounding::kExact, x.dtype,
+    const RowBound bound = RoundTripBound(kQ8_0, Profile(), DecodeRounding::kExact, x.dtype,
                                           std::optional(DType::kFloat64), values);
-    const TensorMap stored = EncodeRows(kFormat, Profile(), x);
-    const std::vector<double> numbers = CodesAsNumbers(kFormat, CodecRows(kFormat, stored), 0, 1);
+    const TensorMap stored = EncodeRows(kQ8_0, Profile(), x);
+    const std::vector<double> numbers = CodesAsNumbers(kQ8_0, CodecRows(kQ8_0, stored), 0, 1);
     for (size_t i = 0; i < 128; ++i) {
       ++elements;
       if (bound.overflows[i] || !(bound.total[i] < bound.wrong_code[i])) continue;
@@ -171,13 +166,13 @@ TEST(Q8_0, AWrongCodeIsBeyondTheBoundWhereThatIsClaimed) {
 
 TEST(Q8_0, WhatAWriterMayDoOtherwiseIsOpen) {
   std::vector<double> row(128, 1.0);
-  row[32 + 5] = kNaN;
+  row[32 + 5] = kNan;
   row[64 + 9] = -kInfinity;
   for (size_t i = 96; i < 128; ++i) row[i] = 0x1p-140;
-  const CodecCase c = {CodecDirection::kEncode, kFormat, DType::kFloat32, 1, 128, {"gauss", 1, ""}};
+  const CodecCase c = {CodecDirection::kEncode, kQ8_0, DType::kFloat32, 1, 128, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", RowOf(DType::kFloat32, row)}};
   const auto source = MakeCodecSource(c, Profile(), inputs);
-  TensorMap got = EncodeRows(kFormat, Profile(), inputs.at("x"));
+  TensorMap got = EncodeRows(kQ8_0, Profile(), inputs.at("x"));
   std::vector<std::byte>& bytes = got.at("blocks").bytes;
   const auto judged = [&](size_t byte) {
     bytes[byte] ^= std::byte{1};
@@ -196,16 +191,15 @@ TEST(Q8_0, WhatAWriterMayDoOtherwiseIsOpen) {
 TEST(Q8_0, TheOtherWriterIsNamed) {
   std::vector<double> row(32, 0.0);
   row[0] = 127, row[1] = 0.5;
-  const CodecCase c = {CodecDirection::kEncode, kFormat, DType::kFloat32, 1, 32, {"gauss", 1, ""}};
+  const CodecCase c = {CodecDirection::kEncode, kQ8_0, DType::kFloat32, 1, 32, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", RowOf(DType::kFloat32, row)}};
   const auto source = MakeCodecSource(c, Profile(), inputs);
   const Verdict verdict =
-      Judge(*source, MemorySink(EncodeRows(kFormat, Writer(GgmlEncoder::kX86), inputs.at("x"))));
+      Judge(*source, MemorySink(EncodeRows(kQ8_0, Writer(GgmlEncoder::kX86), inputs.at("x"))));
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   const auto declared = source->OtherReadings(0)[0].declared;
   ASSERT_TRUE(declared);
-  EXPECT_EQ(Print(*declared),
-            "ggml_encode=x86 instead of ggml_encode=reference (the default)");
+  EXPECT_EQ(Print(*declared), "ggml_encode=x86 instead of ggml_encode=reference (the default)");
 }
 
 }  // namespace

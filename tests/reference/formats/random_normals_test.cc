@@ -13,14 +13,14 @@
 namespace kvcheck {
 namespace {
 
-struct Drawn {
+struct DrawnNormals {
   int64_t seed, d;
   std::array<uint32_t, 3> ends;  // the first, the second and the last one
   uint64_t hash;                 // FNV-1a of the bytes, little endian
   int from_tail;                 // beyond the ziggurat's edge
 };
 
-const std::vector<Drawn> kDrawn = {
+const std::vector<DrawnNormals> kDrawnNormals = {
     {0, 32, {0x3e0c2135, 0xbf0b1f10, 0x3f4e8f50}, 0x5cc86ac5fd1bdcca, 0},
     {1, 32, {0xbe007993, 0x3f91cb6e, 0x3e99392b}, 0x892b5061e23faf61, 1},
     {0, 64, {0x3f09996b, 0xbdc2e5ac, 0x3f1f582d}, 0x9386fc6952ddc1e4, 1},
@@ -42,7 +42,7 @@ uint64_t HashOf(const std::vector<float>& values) {
 }
 
 TEST(RandomNormals, AreThoseOfNumpy) {
-  for (const Drawn& drawn : kDrawn) {
+  for (const DrawnNormals& drawn : kDrawnNormals) {
     const uint32_t seed = TurboquantProjectionSeed(drawn.seed, drawn.d);
     const std::vector<float> values = RandomNormals(seed, drawn.d * drawn.d);
     ASSERT_EQ(values.size(), static_cast<size_t>(drawn.d * drawn.d));

@@ -9,14 +9,14 @@
 namespace kvcheck {
 namespace {
 
-struct Drawn {
+struct DrawnSigns {
   int64_t d, seed;
   uint32_t rng_seed;
   Pcg64::Wide state, increment;
   std::vector<uint32_t> words;  // bit i of word w: channel 32 w + i is +
 };
 
-const std::vector<Drawn> kDrawn = {
+const std::vector<DrawnSigns> kDrawnSigns = {
     {32,
      0,
      253408,
@@ -107,7 +107,7 @@ const std::vector<Drawn> kDrawn = {
 
 TEST(RandomSigns, AreThoseOfNumpy) {
   int64_t judged = 0;
-  for (const Drawn& drawn : kDrawn) {
+  for (const DrawnSigns& drawn : kDrawnSigns) {
     const uint32_t seed = TurboquantRngSeed(drawn.seed, drawn.d);
     EXPECT_EQ(seed, drawn.rng_seed);
     const Pcg64 random(seed);

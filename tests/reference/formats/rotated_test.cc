@@ -12,12 +12,11 @@
 #include "reference/formats/codec.h"
 #include "reference/spec/error.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 // H x / sqrt(size) block by block, H_ij = (-1)^popcount(i & j).
 std::vector<double> TimesMatrix(const std::vector<double>& x, size_t size) {
@@ -52,8 +51,8 @@ TEST(Rotated, StoresWhatItsFormatMakesOfTheRotatedRow) {
                                                    {256, "q8_0"},
                                                    {64, "affine:4:g32:bf16"},
                                                    {16, "affine:8:g64:f16"}}) {
-    const KvFormat stored = Format(text);
-    const KvFormat rotated = Format("hadamard:" + std::to_string(size) + ":" + text);
+    const KvFormat stored = FormatNamed(text);
+    const KvFormat rotated = FormatNamed("hadamard:" + std::to_string(size) + ":" + text);
     const std::vector<double> x = Integers(512);
     const std::vector<double> y = TimesMatrix(x, size);
     EXPECT_NE(x, y);
@@ -69,8 +68,8 @@ TEST(Rotated, StoresWhatItsFormatMakesOfTheRotatedRow) {
 TEST(Rotated, ReadsWhatItsFormatHoldsRotatedBack) {
   for (const auto& [size, text] :
        std::vector<std::pair<size_t, std::string>>{{64, "q8_0"}, {16, "q4_0"}}) {
-    const KvFormat stored = Format(text);
-    const KvFormat rotated = Format("hadamard:" + std::to_string(size) + ":" + text);
+    const KvFormat stored = FormatNamed(text);
+    const KvFormat rotated = FormatNamed("hadamard:" + std::to_string(size) + ":" + text);
     // A scale that is a power of two, so that no sum is rounded.
     std::vector<double> y = Integers(64);
     for (size_t block = 0; block < 64; block += 32) y[block] = text == "q4_0" ? -32 : 127;
@@ -85,7 +84,7 @@ TEST(Rotated, BoundHoldsInEveryRegimeTypeAndDecoding) {
   for (const char* text : {"hadamard:64:q4_0", "hadamard:128:q8_0", "hadamard:2:q8_0",
                            "hadamard:512:q4_0", "hadamard:64:affine:4:g64:bf16",
                            "hadamard:32:affine:3:g128:f16", "hadamard:128:affine:8:g32:bf16"}) {
-    const KvFormat format = Format(text);
+    const KvFormat format = FormatNamed(text);
     BoundCheck all;
     for (const std::string_view regime : RowRegimes()) {
       for (const DType type :
@@ -111,7 +110,7 @@ TEST(Rotated, BoundHoldsInEveryRegimeTypeAndDecoding) {
 // What the rotation is for, and what it cannot do.
 TEST(Rotated, SpreadsAnOutlierAndMakesASpikeOfAConstant) {
   const auto mean_error = [](const std::string& text, const std::vector<double>& x) {
-    const KvFormat format = Format(text);
+    const KvFormat format = FormatNamed(text);
     const std::vector<double> y =
         Decoded(format, EncodeRows(format, Profile(), RowOf(DType::kFloat32, x)));
     double sum = 0;
@@ -132,7 +131,7 @@ TEST(Rotated, SpreadsAnOutlierAndMakesASpikeOfAConstant) {
 TEST(Rotated, OneValueThatIsNotFiniteLeavesItsBlockWithoutBound) {
   std::vector<double> x = Integers(128);
   x[70] = std::numeric_limits<double>::quiet_NaN();
-  const RowBound bound = RoundTripBound(Format("hadamard:64:q8_0"), Profile(),
+  const RowBound bound = RoundTripBound(FormatNamed("hadamard:64:q8_0"), Profile(),
                                         DecodeRounding::kExact, DType::kFloat32, x);
   for (size_t i = 0; i < 128; ++i) {
     EXPECT_EQ(bound.undefined[i], i >= 64) << i;
@@ -141,15 +140,15 @@ TEST(Rotated, OneValueThatIsNotFiniteLeavesItsBlockWithoutBound) {
 }
 
 TEST(Rotated, TextsSayWhatIsWrong) {
-  EXPECT_EQ(Print(Format("hadamard:128:affine:4:g32:bf16")), "hadamard:128:affine:4:g32:bf16");
-  EXPECT_EQ(BlockOf(Format("hadamard:16:affine:4:g128:f16")), 128);
-  EXPECT_EQ(BlockOf(Format("hadamard:128:q4_0")), 128);
+  EXPECT_EQ(Print(FormatNamed("hadamard:128:affine:4:g32:bf16")), "hadamard:128:affine:4:g32:bf16");
+  EXPECT_EQ(BlockOf(FormatNamed("hadamard:16:affine:4:g128:f16")), 128);
+  EXPECT_EQ(BlockOf(FormatNamed("hadamard:128:q4_0")), 128);
   for (const char* text :
        {"hadamard", "hadamard:64", "hadamard:63:q4_0", "hadamard:0:q4_0", "hadamard:1024:q4_0",
         "hadamard:64:f16", "hadamard:64:hadamard:64:q4_0", "hadamard:64:q9_0",
         "hadamard:64:affine:4:g64:f32", "hadamard:64:turboquant:4:g64:bf16",
         "hadamard:64:nvfp4:x0.5:bf16", "hadamard:64:"}) {
-    EXPECT_THROW(Format(text), Error) << text;
+    EXPECT_THROW(FormatNamed(text), Error) << text;
   }
 }
 

@@ -21,17 +21,16 @@
 #include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNanValue = std::numeric_limits<float>::quiet_NaN();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatNan = std::numeric_limits<float>::quiet_NaN();
 constexpr TokenEncoder kWriters[] = {TokenEncoder::kDivide, TokenEncoder::kVllm,
                                      TokenEncoder::kVllmTruncate};
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 Profile Writer(TokenEncoder encoder) {
   Profile profile;
@@ -56,7 +55,8 @@ TEST(ScaledCodes, AreThoseOfTheTypesAtEveryBorder) {
       const double next = Decode(dtype, (bits + 1) % 256);
       for (const double at : {value, (value + next) / 2}) {
         const auto near = static_cast<float>(at);
-        for (const float q : {near, std::nextafterf(near, kInf), std::nextafterf(near, -kInf)}) {
+        for (const float q : {near, std::nextafterf(near, kFloatInfinity),
+                              std::nextafterf(near, -kFloatInfinity)}) {
           ConvertRule rule;
           ASSERT_EQ(NearestCode(code, q, Fp8Overflow::kNan), Encode(dtype, q, rule)) << q;
           rule.overflow = Overflow::kSaturate;
@@ -81,7 +81,8 @@ TEST(ScaledCodes, FnuzIsHalfOfOcp) {
       if (bits == 0) continue;
       EXPECT_EQ(ValueOf(fnuz, static_cast<uint8_t>(code | 0x80)), -ValueOf(fnuz, code));
       const auto middle = static_cast<float>((ValueOf(fnuz, code) + ValueOf(fnuz, code - 1)) / 2);
-      for (const float q : {middle, std::nextafterf(middle, kInf), std::nextafterf(middle, 0.0f)}) {
+      for (const float q :
+           {middle, std::nextafterf(middle, kFloatInfinity), std::nextafterf(middle, 0.0f)}) {
         EXPECT_EQ(NearestCode(fnuz, q, Fp8Overflow::kNan),
                   NearestCode(ocp, 2 * q, Fp8Overflow::kNan))
             << q;
@@ -92,8 +93,9 @@ TEST(ScaledCodes, FnuzIsHalfOfOcp) {
   }
   // ml_dtypes 0.6.0 and PyTorch 2.15.0.
   const std::vector<std::pair<float, int>> of_e4m3 = {
-      {240, 0x7f},  {247.9f, 0x7f}, {248, 0x80},       {-248, 0x80},
-      {kInf, 0x80}, {-kInf, 0x80},  {kNanValue, 0x80}, {-0x1p-11f, 0}};
+      {240, 0x7f},       {247.9f, 0x7f},         {248, 0x80},
+      {-248, 0x80},      {kFloatInfinity, 0x80}, {-kFloatInfinity, 0x80},
+      {kFloatNan, 0x80}, {-0x1p-11f, 0}};
   for (const auto& [q, code] : of_e4m3) {
     EXPECT_EQ(NearestCode(ScaledCode::kE4M3FNUZ, q, Fp8Overflow::kNan), code) << q;
   }
@@ -125,17 +127,17 @@ TEST(Scaled, TheWitnessHasTheBytesOfPyTorchAndOfVllm) {
     const std::string name = row.name;
     for (const TokenEncoder encoder : {TokenEncoder::kDivide, TokenEncoder::kVllm}) {
       const std::string scale = encoder == TokenEncoder::kVllm ? row.vllm_scale : row.scale;
-      const TensorMap apart = EncodeRows(Format(name + ":token:f32"), Writer(encoder), x);
+      const TensorMap apart = EncodeRows(FormatNamed(name + ":token:f32"), Writer(encoder), x);
       EXPECT_EQ(Hex(apart.at("codes")), row.codes) << name;
       EXPECT_EQ(Hex(apart.at("scales")), scale) << name;
       // The room of the scale is the last of the cell.
-      const TensorMap cells = EncodeRows(Format(name + ":inline:f32"), Writer(encoder), x);
+      const TensorMap cells = EncodeRows(FormatNamed(name + ":inline:f32"), Writer(encoder), x);
       EXPECT_EQ(Hex(cells.at("cells")), row.codes + scale) << name;
     }
   }
-  EXPECT_EQ(
-      Hex(EncodeRows(Format("int8:token:f32"), Writer(TokenEncoder::kVllmTruncate), x).at("codes")),
-      "b0df0d3c6ac4f321507ed8063564beec1a4978d2002e5db7e6144271cbfa2856");
+  EXPECT_EQ(Hex(EncodeRows(FormatNamed("int8:token:f32"), Writer(TokenEncoder::kVllmTruncate), x)
+                    .at("codes")),
+            "b0df0d3c6ac4f321507ed8063564beec1a4978d2002e5db7e6144271cbfa2856");
 }
 
 TEST(Scaled, WritersDifferInTiesAndInTheSmallestScale) {
@@ -143,8 +145,9 @@ TEST(Scaled, WritersDifferInTiesAndInTheSmallestScale) {
   row.resize(32, 0.0);
   const std::string rest(56, '0');
   const auto codes = [&](TokenEncoder encoder) {
-    return Hex(EncodeRows(Format("int8:token:f32"), Writer(encoder), RowOf(DType::kFloat32, row))
-                   .at("codes"));
+    return Hex(
+        EncodeRows(FormatNamed("int8:token:f32"), Writer(encoder), RowOf(DType::kFloat32, row))
+            .at("codes"));
   };
   EXPECT_EQ(codes(TokenEncoder::kDivide), "7f00fe02" + rest);
   EXPECT_EQ(codes(TokenEncoder::kVllm), "7f01fe03" + rest);
@@ -152,14 +155,14 @@ TEST(Scaled, WritersDifferInTiesAndInTheSmallestScale) {
 
   const Tensor zeros = RowOf(DType::kFloat32, std::vector<double>(32, 0.0));
   for (const TokenEncoder encoder : kWriters) {
-    const TensorMap stored = EncodeRows(Format("fp8:e5m2:token:f32"), Writer(encoder), zeros);
+    const TensorMap stored = EncodeRows(FormatNamed("fp8:e5m2:token:f32"), Writer(encoder), zeros);
     EXPECT_EQ(Hex(stored.at("codes")), std::string(64, '0'));
     EXPECT_EQ(*stored.at("scales").As<float>(), encoder == TokenEncoder::kDivide ? 0.0f : 1e-6f);
   }
 }
 
 TEST(Scaled, ValuesAreCodesTimesTheScale) {
-  const KvFormat format = Format("fp8:e4m3fn:token:bf16");
+  const KvFormat format = FormatNamed("fp8:e4m3fn:token:bf16");
   const TensorMap stored = EncodeRows(format, Profile(), RowOf(DType::kFloat32, WitnessRow()));
   const EncodedRows rows = CodecRows(format, stored);
   const double scale = static_cast<double>(*stored.at("scales").As<float>());
@@ -179,7 +182,7 @@ TEST(Scaled, ValuesAreCodesTimesTheScale) {
 // A product just above the middle of two bf16 values, by less than f32 keeps: rounded once it goes
 // up, rounded twice to even.
 TEST(Scaled, TwoRoundingsAreNotOne) {
-  const KvFormat format = Format("int8:token:bf16");
+  const KvFormat format = FormatNamed("int8:token:bf16");
   TensorMap stored = EncodeRows(format, Profile(), RowOf(DType::kFloat32, WitnessRow()));
   int64_t differ = 0;
   Profile one, two;
@@ -196,8 +199,8 @@ TEST(Scaled, TwoRoundingsAreNotOne) {
 }
 
 TEST(Scaled, AGivenScaleOverflowsByTheProfile) {
-  const KvFormat format = Format("fp8:e4m3fn:s0.5:f32");
-  std::vector<double> row = {224, 232, 232.1, 1000, kInf, -kInf, kNanValue, 1};
+  const KvFormat format = FormatNamed("fp8:e4m3fn:s0.5:f32");
+  std::vector<double> row = {224, 232, 232.1, 1000, kFloatInfinity, -kFloatInfinity, kFloatNan, 1};
   const auto codes = [&](Fp8Overflow overflow) {
     return Hex(EncodeRows(format, Overflowing(overflow), RowOf(DType::kFloat32, row)).at("codes"));
   };
@@ -207,7 +210,7 @@ TEST(Scaled, AGivenScaleOverflowsByTheProfile) {
   // What a scale of 1 clips, one of 4 keeps: the scale decides.
   const Tensor x = RowOf(DType::kFloat32, std::vector<double>(4, 1000.0));
   for (const auto& [scale, value] : {std::pair("s1", 448.0), {"s4", 1024.0}}) {
-    const KvFormat given = Format(std::string("fp8:e4m3fn:") + scale + ":f32");
+    const KvFormat given = FormatNamed(std::string("fp8:e4m3fn:") + scale + ":f32");
     const TensorMap stored = EncodeRows(given, Overflowing(Fp8Overflow::kSaturate), x);
     EXPECT_EQ(DecodeRows(given, Profile(), CodecRows(given, stored), 0, 1).hi[0], value);
   }
@@ -215,10 +218,10 @@ TEST(Scaled, AGivenScaleOverflowsByTheProfile) {
 
 // A row of head h is stored as under the scale of h, whatever tensor it stands in.
 TEST(Scaled, EachHeadHasItsScale) {
-  const KvFormat heads = Format("int8:h0.5/0.125:f32");
+  const KvFormat heads = FormatNamed("int8:h0.5/0.125:f32");
   ASSERT_EQ(HeadsOf(heads), 2);
-  EXPECT_EQ(FormatOfHead(heads, 1), Format("int8:s0.125:f32"));
-  EXPECT_EQ(HeadsOf(Format("int8:s0.5:f32")), 1);
+  EXPECT_EQ(FormatOfHead(heads, 1), FormatNamed("int8:s0.125:f32"));
+  EXPECT_EQ(HeadsOf(FormatNamed("int8:s0.5:f32")), 1);
   const Tensor flat = GenerateRows("gauss", 3, DType::kFloat32, 12, 8);
   Tensor split = flat;
   split.shape = {{"B", 2}, {"Hkv", 2}, {"T", 3}, {"", 8}};
@@ -255,10 +258,10 @@ TEST(Scaled, OtherHeadsThanTheTextNamesAreIllegal) {
 TEST(Scaled, TextsSayTheScaleAsAFloat) {
   for (const char* text : {"fp8:e4m3fn:s0.1:bf16", "int8:s1e-05:f32", "fp8:e5m2:s0.0625:f16",
                            "fp8:e4m3fn:h0.5/0.25/0.1:bf16", "fp8:e4m3fnuz:inline:f32"}) {
-    EXPECT_EQ(Print(Format(text)), text);
+    EXPECT_EQ(Print(FormatNamed(text)), text);
   }
-  EXPECT_EQ(Print(Format("int8:s2^-4:f32")), "int8:s0.0625:f32");
-  EXPECT_EQ(std::get<ScaledFormat>(Format("int8:s0.1:f32")).scale, 0.1f);
+  EXPECT_EQ(Print(FormatNamed("int8:s2^-4:f32")), "int8:s0.0625:f32");
+  EXPECT_EQ(std::get<ScaledFormat>(FormatNamed("int8:s0.1:f32")).scale, 0.1f);
 }
 
 TEST(Scaled, BoundHoldsInEveryRegimeTypeAndWriterAndIsReached) {
@@ -355,9 +358,9 @@ Outcome Judged(const CodecCase& c, const Profile& profile, const TensorMap& inpu
 
 TEST(Scaled, NothingIsPromisedOfARowThatIsNotFinite) {
   for (const char* text : {"fp8:e4m3fn:token:f32", "int8:inline:f32"}) {
-    const KvFormat format = Format(text);
+    const KvFormat format = FormatNamed(text);
     std::vector<double> values(64, 1.0);
-    values[3] = kNanValue;
+    values[3] = kFloatNan;
     Tensor x(DType::kFloat32, {{"", 2}, {"", 32}});
     EncodeFrom(values, DType::kFloat32, x.bytes.data());
     const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 2, 32, {"gauss", 1, ""}};
@@ -374,8 +377,8 @@ TEST(Scaled, NothingIsPromisedOfARowThatIsNotFinite) {
 }
 
 TEST(Scaled, TheSignOfNanIsOpenUnderAGivenScaleAndNothingElse) {
-  const KvFormat format = Format("fp8:e5m2:s1:f32");
-  const std::vector<double> values = {kNanValue, 1, 1, 1};
+  const KvFormat format = FormatNamed("fp8:e5m2:s1:f32");
+  const std::vector<double> values = {kFloatNan, 1, 1, 1};
   const Tensor x = RowOf(DType::kFloat32, values);
   const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 1, 4, {"gauss", 1, ""}};
   TensorMap got = EncodeRows(format, Profile(), x);
@@ -392,7 +395,7 @@ TEST(Scaled, TheSignOfNanIsOpenUnderAGivenScaleAndNothingElse) {
 // Of a writer that multiplies by 1 / s: the codes of the reciprocals beside the nearest one, and no
 // other. A value of 126.99999 steps is truncated to 126 or, one unit higher, to 127.
 TEST(Scaled, TheUnitOfAReciprocalIsOpenWhereItMovesACode) {
-  const KvFormat format = Format("int8:token:f32");
+  const KvFormat format = FormatNamed("int8:token:f32");
   const Profile profile = Writer(TokenEncoder::kVllmTruncate);
   const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 400, 32, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", GenerateRows("gauss", 1, DType::kFloat32, 400, 32)}};
@@ -427,7 +430,7 @@ TEST(Scaled, TheUnitOfAReciprocalIsOpenWhereItMovesACode) {
 }
 
 TEST(Scaled, AnotherWriterIsNamed) {
-  const KvFormat format = Format("int8:token:f32");
+  const KvFormat format = FormatNamed("int8:token:f32");
   const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 4, 128, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", GenerateRows("ties", 1, DType::kFloat32, 4, 128)}};
   const TensorMap got = EncodeRows(format, Writer(TokenEncoder::kVllmTruncate), inputs.at("x"));

@@ -15,12 +15,11 @@
 #include "reference/spec/implementation.h"
 #include "reference/spec/split_turboquant_format.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 // Channels of a group that are in the high half, by the digits of the text.
 std::vector<bool> HighOf(const SplitTurboquantFormat& format) {
@@ -78,7 +77,7 @@ TEST(SplitTurboquant, HalvesAreStoredAsRowsOfTheirOwn) {
 // The half of larger channels has the smaller error for its size.
 TEST(SplitTurboquant, HighChannelsLoseLess) {
   const auto format = std::get<SplitTurboquantFormat>(
-      Format("turboquant:2.5:g128:hffffffff00000000ffffffff00000000:f32"));
+      FormatNamed("turboquant:2.5:g128:hffffffff00000000ffffffff00000000:f32"));
   const std::vector<bool> high = HighOf(format);
   const Tensor x = GenerateRows("gauss", 5, DType::kFloat32, 400, 128);
   const std::vector<double> values = ValuesOf(x);
@@ -113,7 +112,7 @@ Outcome WithNorm(const Tensor& x, const KvFormat& format, size_t norm, uint16_t 
 // 2049 lies between the f16 2048 and 2050; it is the norm of the high half of the second row alone.
 TEST(SplitTurboquant, WhatIsOpenIsThatOfTheHalf) {
   const auto format =
-      std::get<SplitTurboquantFormat>(Format("turboquant:3.5:g64:hffff00000000ffff:f32"));
+      std::get<SplitTurboquantFormat>(FormatNamed("turboquant:3.5:g64:hffff00000000ffff:f32"));
   Tensor x(DType::kFloat32, {{"", 2}, {"", 64}});
   x.As<float>()[0] = 2048;        // low half
   x.As<float>()[20] = 512;        // high half
@@ -127,10 +126,10 @@ TEST(SplitTurboquant, WhatIsOpenIsThatOfTheHalf) {
 
 TEST(SplitTurboquant, TextsNameTheChannels) {
   const std::string text = "turboquant:3.5:g64:mlx_vlm:ha53cc35affff0000:s1:f16";
-  EXPECT_EQ(Print(Format(text)), text);
-  EXPECT_EQ(Print(Format("turboquant:1.5:g64:exact:h0f0f0f0fffff0000:s0:f32")),
+  EXPECT_EQ(Print(FormatNamed(text)), text);
+  EXPECT_EQ(Print(FormatNamed("turboquant:1.5:g64:exact:h0f0f0f0fffff0000:s0:f32")),
             "turboquant:1.5:g64:h0f0f0f0fffff0000:f32");
-  const auto format = std::get<SplitTurboquantFormat>(Format(text));
+  const auto format = std::get<SplitTurboquantFormat>(FormatNamed(text));
   EXPECT_EQ(format.Low().Text(), "turboquant:3:g32:mlx_vlm:s1:f16");
   EXPECT_EQ(format.High().Text(), "turboquant:4:g32:mlx_vlm:s98:f16");
   for (const char* wrong :
@@ -144,7 +143,7 @@ TEST(SplitTurboquant, TextsNameTheChannels) {
         "turboquant:3.5:g64:ha53cc35affff0000:plain:f16",
         "turboquant:3.5:g64:ha53cc35affff0000:s2147483647:f16",
         "hadamard:64:turboquant:3.5:g64:ha53cc35affff0000:f16"}) {
-    EXPECT_THROW(Format(wrong), Error) << wrong;
+    EXPECT_THROW(FormatNamed(wrong), Error) << wrong;
   }
   SplitTurboquantFormat uneven = format;
   uneven.high[0] = 0;

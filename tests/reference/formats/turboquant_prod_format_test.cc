@@ -20,12 +20,11 @@
 #include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 bool Bit(const std::vector<uint32_t>& words, size_t first_word, size_t bit) {
   return (words[first_word + bit / 32] >> bit % 32 & 1) != 0;
@@ -243,7 +242,7 @@ TEST(TurboquantProdFormat, SignsNearZeroAreOpen) {
 // either code is right, and the signs are those of the residual that the stored one leaves.
 TEST(TurboquantProdFormat, SignsFitTheCodeThatIsStored) {
   constexpr size_t kDim = 64, kOpen = 21, kBits = 2;
-  const KvFormat format = Format("turboquant:prod:3:g64:f32");
+  const KvFormat format = FormatNamed("turboquant:prod:3:g64:f32");
   const TurboquantProd prod(std::get<TurboquantProdFormat>(format));
   std::vector<double> y = ValuesOf(GenerateRows("gauss", 8, DType::kFloat32, 1, kDim));
   double square = 0;
@@ -289,7 +288,7 @@ TEST(TurboquantProdFormat, SignsFitTheCodeThatIsStored) {
 // Of 2 bits and one element the residual norm is far from the middle of two f16, and so is it from
 // being 0; each group of a row has its own.
 TEST(TurboquantProdFormat, NormsOfResidualsAreOfTheirGroup) {
-  const KvFormat format = Format("turboquant:prod:2:g64:f32");
+  const KvFormat format = FormatNamed("turboquant:prod:2:g64:f32");
   std::vector<double> row(128, 0.0);
   row[3] = 5;
   row[70] = -2;
@@ -309,14 +308,14 @@ TEST(TurboquantProdFormat, NormsOfResidualsAreOfTheirGroup) {
                    }),
             Outcome::kFail);
   // 2 bits of K's seed are not those of V's.
-  const TensorMap of_v = EncodeRows(Format("turboquant:prod:2:g64:s1:f32"), {}, x);
+  const TensorMap of_v = EncodeRows(FormatNamed("turboquant:prod:2:g64:s1:f32"), {}, x);
   EXPECT_EQ(Judged(format, x, [&](TensorMap* stored) { *stored = of_v; }), Outcome::kFail);
 }
 
 // decode=exact names no order of sums: what another order gives is right, and a change of an
 // element by more is not.
 TEST(TurboquantProdFormat, DecodersSumInAnyOrder) {
-  const KvFormat format = Format("turboquant:prod:3:g64:f32");
+  const KvFormat format = FormatNamed("turboquant:prod:3:g64:f32");
   const Tensor x = GenerateRows("gauss", 4, DType::kFloat32, 3, 64);
   const TensorMap stored = EncodeRows(format, {}, x);
   const CodecCase c = {CodecDirection::kDecode, format, DType::kFloat32, 3, 64, {"gauss", 1, ""}};
@@ -343,13 +342,13 @@ TEST(TurboquantProdFormat, DecodersSumInAnyOrder) {
 
 TEST(TurboquantProdFormat, TextsNameTheCodec) {
   const std::string text = "turboquant:prod:4:g128:mlx_vlm:s1:bf16";
-  EXPECT_EQ(Print(Format(text)), text);
-  EXPECT_EQ(Print(Format("turboquant:prod:1:g32:exact:s0:f32")), "turboquant:prod:1:g32:f32");
-  const auto format = std::get<TurboquantProdFormat>(Format(text));
+  EXPECT_EQ(Print(FormatNamed(text)), text);
+  EXPECT_EQ(Print(FormatNamed("turboquant:prod:1:g32:exact:s0:f32")), "turboquant:prod:1:g32:f32");
+  const auto format = std::get<TurboquantProdFormat>(FormatNamed(text));
   EXPECT_EQ(format.Codes()->Text(), "turboquant:3:g128:mlx_vlm:s1:bf16");
   EXPECT_EQ(KindOf(format), "turboquant:prod:4");
-  EXPECT_FALSE(std::get<TurboquantProdFormat>(Format("turboquant:prod:1:g32:f32")).Codes());
-  EXPECT_EQ(Print(Format("turboquant:prod:5:g64:vllm:f16")), "turboquant:prod:5:g64:vllm:f16");
+  EXPECT_FALSE(std::get<TurboquantProdFormat>(FormatNamed("turboquant:prod:1:g32:f32")).Codes());
+  EXPECT_EQ(Print(FormatNamed("turboquant:prod:5:g64:vllm:f16")), "turboquant:prod:5:g64:vllm:f16");
   for (const char* wrong :
        {"turboquant:prod:4:g64", "turboquant:prod:0:g64:f32", "turboquant:prod:6:g64:f32",
         "turboquant:prod:3.5:g64:f32", "turboquant:prod:4:64:f32", "turboquant:prod:4:g48:f32",
@@ -358,7 +357,7 @@ TEST(TurboquantProdFormat, TextsNameTheCodec) {
         "turboquant:prod:3:g64:vllm:f32", "turboquant:prod:4:g64:plain:f32",
         "turboquant:prod:4:g64:s2147483648:f32", "turboquant:prod:4:g64:f64",
         "turboquant:prod:4:g64:f32:f32", "hadamard:64:turboquant:prod:4:g64:f32"}) {
-    EXPECT_THROW(Format(wrong), Error) << wrong;
+    EXPECT_THROW(FormatNamed(wrong), Error) << wrong;
   }
   EXPECT_FALSE(Exists(TurboquantProdFormat{4, 96}));
   EXPECT_FALSE(Exists(TurboquantProdFormat{4, 64, TurboquantCodebook::kExact, -1}));

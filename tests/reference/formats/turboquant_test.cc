@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,12 +24,10 @@
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
 #include "tests/reference/formats/sample.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TurboquantFormat Of(const std::string& text) {
   return std::get<TurboquantFormat>(ParseKvFormat(WholeLine(text)));
@@ -159,11 +156,11 @@ TEST(Turboquant, RowsAtTheEdges) {
   EXPECT_EQ(less.values, x);
 
   const RoundTripped huge = Through(format, scaled(8e4));
-  EXPECT_EQ(huge.norms[0], kInf);
+  EXPECT_EQ(huge.norms[0], kInfinity);
   EXPECT_EQ(huge.words, usual.words);
   for (const double value : huge.values) EXPECT_TRUE(std::isinf(value));
 
-  for (const double odd : {kNan, kInf}) {
+  for (const double odd : {kNan, kInfinity}) {
     std::vector<double> row = regular;
     row[3] = odd;
     const RoundTripped stored = Through(format, row);
@@ -287,9 +284,9 @@ TEST(Turboquant, BoundHoldsAtTheEndsOfTheNorm) {
 }
 
 // Judges codes and norms of a row, one of which is changed.
-class EncodeJudge {
+class CodeJudge {
  public:
-  EncodeJudge(const KvFormat& format, const Profile& profile, const std::vector<double>& row)
+  CodeJudge(const KvFormat& format, const Profile& profile, const std::vector<double>& row)
       : inputs_{{"x", RowOf(DType::kFloat32, row)}},
         case_{CodecDirection::kEncode,          format,          DType::kFloat32, 1,
               static_cast<int64_t>(row.size()), {"gauss", 1, ""}},
@@ -322,7 +319,7 @@ TEST(Turboquant, ACoordinateOnAThresholdIsDecidedByTheTieRule) {
   std::vector<double> x(128, 0.0);
   x[5] = x[100] = 1.5;
   for (const TurboquantWriter writer : {TurboquantWriter::kMlxVlm, TurboquantWriter::kVllm}) {
-    const EncodeJudge judge(TurboquantFormat{2, 128}, By(writer), x);
+    const CodeJudge judge(TurboquantFormat{2, 128}, By(writer), x);
     EXPECT_TRUE(judge.Alternatives(0).empty());
     EXPECT_EQ(judge.Flipped("codes", 0, 0), Outcome::kPass);
     // 01 and 10 are the codes beside 0.
@@ -337,7 +334,7 @@ TEST(Turboquant, ACoordinateOnAThresholdIsDecidedByTheTieRule) {
     }
     EXPECT_EQ(on_threshold, 64);
   }
-  EXPECT_EQ(EncodeJudge(TurboquantFormat{2, 128}, {}, x).Flipped("norms", 0, 1), Outcome::kFail);
+  EXPECT_EQ(CodeJudge(TurboquantFormat{2, 128}, {}, x).Flipped("norms", 0, 1), Outcome::kFail);
 }
 
 // Rows whose coordinate 3 is brought to a threshold, and a little away from it.
@@ -358,7 +355,7 @@ TEST(Turboquant, NearAThresholdEitherCodeIsRightAndNoOther) {
     for (size_t i = 0; i < 128; ++i) y[i] *= i == 3 ? 0 : std::sqrt((1 - t * t) / square);
     y[3] = t;
     RotateBack<double>(group.signs(), y);
-    const EncodeJudge judge(format, {}, y);
+    const CodeJudge judge(format, {}, y);
     const uint32_t code = judge.Word(0) >> 12 & 15;
     const uint32_t other = code == threshold ? code + 1 : code - 1;
     EXPECT_EQ(judge.Flipped("codes", 0, 0), Outcome::kPass);
@@ -376,12 +373,12 @@ TEST(Turboquant, NearAThresholdEitherCodeIsRightAndNoOther) {
 TEST(Turboquant, ANormBetweenTwoHalvesMayBeEither) {
   std::vector<double> x(64, 0.0);
   x[9] = 2049;
-  const EncodeJudge judge(TurboquantFormat{4, 64}, {}, x);
+  const CodeJudge judge(TurboquantFormat{4, 64}, {}, x);
   EXPECT_EQ(judge.Flipped("norms", 0, 0), Outcome::kPass);
   EXPECT_EQ(judge.Flipped("norms", 0, 1), Outcome::kPass);
   EXPECT_EQ(judge.Flipped("norms", 0, 2), Outcome::kFail);
   x[9] = 2049.5;
-  EXPECT_EQ(EncodeJudge(TurboquantFormat{4, 64}, {}, x).Flipped("norms", 0, 3), Outcome::kFail);
+  EXPECT_EQ(CodeJudge(TurboquantFormat{4, 64}, {}, x).Flipped("norms", 0, 3), Outcome::kFail);
 }
 
 TEST(Turboquant, ReadersOfVllmGiveCentroidsTheNormOfTheRow) {

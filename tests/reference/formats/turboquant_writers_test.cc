@@ -17,14 +17,13 @@
 #include "reference/formats/stored_codec_source.h"
 #include "reference/judge/judge.h"
 #include "reference/spec/implementation.h"
+#include "tests/reference/formats/format_named.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
 namespace {
 
 using Texts = std::vector<std::string>;
-
-KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
 // The part of each hint of an output between "looks as if " and ": so read".
 Texts Named(const OutputVerdict& output) {
@@ -59,7 +58,7 @@ Verdict JudgeEncoded(const KvFormat& format, const Tensor& x, const TensorMap& p
 // All hints, by whichever way the planes are judged.
 void ExpectNamed(const std::string& declared, const Tensor& x, const TensorMap& planes,
                  const Texts& expected) {
-  const KvFormat format = Format(declared);
+  const KvFormat format = FormatNamed(declared);
   const Verdict values = JudgeStored(format, x, planes, false);
   EXPECT_EQ(values.outcome, Outcome::kFail) << declared;
   EXPECT_EQ(Named(values.outputs[0]), expected) << declared;
@@ -72,7 +71,7 @@ void ExpectNamed(const std::string& declared, const Tensor& x, const TensorMap& 
 }
 
 Tensor Rows(const std::string& format, int64_t rows, int64_t dim) {
-  return GenerateRows("gauss", 3, RowDType(Format(format)), rows, dim);
+  return GenerateRows("gauss", 3, RowDType(FormatNamed(format)), rows, dim);
 }
 
 TEST(TurboquantWriters, SeedsAndCentroidsAreNamed) {
@@ -105,7 +104,7 @@ TEST(TurboquantWriters, SeedsAndCentroidsAreNamed) {
   for (const auto& [declared, written, name] : cases) {
     // Two sets of centroids differ in few codes.
     const Tensor x = Rows(declared, name.starts_with("the centroids") ? 120 : 12, 128);
-    ExpectNamed(declared, x, EncodeRows(Format(written), {}, x),
+    ExpectNamed(declared, x, EncodeRows(FormatNamed(written), {}, x),
                 {"these bytes are " + written + ", with " + name});
   }
 }
@@ -123,14 +122,14 @@ TEST(TurboquantWriters, OneHotRowsThatAreNegatedNameNone) {
     Tensor x(DType::kFloat16, shape), y(DType::kFloat16, shape);
     EncodeFrom(values, x.dtype, x.bytes.data());
     EncodeFrom(negated, y.dtype, y.bytes.data());
-    ExpectNamed(declared, x, EncodeRows(Format(declared), {}, y), {});
+    ExpectNamed(declared, x, EncodeRows(FormatNamed(declared), {}, y), {});
   }
 }
 
 // What no format says: signs on the other side of the transform, and no transform.
 TEST(TurboquantWriters, OtherRotationsAreNamed) {
   const std::string declared = "turboquant:4:g64:f32";
-  const auto format = std::get<TurboquantFormat>(Format(declared));
+  const auto format = std::get<TurboquantFormat>(FormatNamed(declared));
   const Tensor x = Rows(declared, 20, 128);
   const std::vector<double> values = ValuesOf(x);
   const std::pair<TurboquantBasis, std::string> cases[] = {
@@ -153,22 +152,22 @@ TEST(TurboquantWriters, OtherRotationsAreNamed) {
 // What the right writer has stored passes, and what nobody has stored is called nobody's.
 TEST(TurboquantWriters, OtherFaultsAreNotNamed) {
   for (const std::string declared : {"turboquant:4:g64:f32", "turboquant:prod:4:g64:f32"}) {
-    const KvFormat format = Format(declared);
+    const KvFormat format = FormatNamed(declared);
     const Tensor x = Rows(declared, 40, 128);
     const TensorMap right = EncodeRows(format, {}, x);
     EXPECT_NE(JudgeStored(format, x, right, true).outcome, Outcome::kFail);
     EXPECT_TRUE(Named(JudgeEncoded(format, x, right).outputs[0]).empty());
     const std::string seed = declared.substr(0, declared.rfind(':')) + ":s";
-    ExpectNamed(declared, x, EncodeRows(Format(seed + "5555:f32"), {}, x), {});
+    ExpectNamed(declared, x, EncodeRows(FormatNamed(seed + "5555:f32"), {}, x), {});
     // One word that is wrong otherwise, in a row of another writer and in one that passes.
     TensorMap wrong = right;
     wrong.at("codes").As<uint32_t>()[99] ^= 1u << 9;
     ExpectNamed(declared, x, wrong, {});
-    wrong = EncodeRows(Format(seed + "1:f32"), {}, x);
+    wrong = EncodeRows(FormatNamed(seed + "1:f32"), {}, x);
     wrong.at("codes").As<uint32_t>()[99] ^= 1u << 9;
     ExpectNamed(declared, x, wrong, {});
     // Half of the rows of each.
-    wrong = EncodeRows(Format(seed + "1:f32"), {}, x);
+    wrong = EncodeRows(FormatNamed(seed + "1:f32"), {}, x);
     for (const std::string& plane : PlaneNames(format)) {
       std::vector<std::byte>& bytes = wrong.at(plane).bytes;
       std::copy_n(right.at(plane).bytes.begin(), bytes.size() / 2, bytes.begin());
@@ -182,8 +181,8 @@ TEST(TurboquantWriters, FewDifferencesProveNothing) {
   const std::string declared = "turboquant:4:g64:f32", written = "turboquant:4:g64:mlx_vlm:f32";
   for (const auto& [rows, named] : {std::pair<int64_t, bool>{4, false}, {300, true}}) {
     const Tensor x = Rows(declared, rows, 64);
-    const std::vector<uint32_t> own = WordsOf(EncodeRows(Format(declared), {}, x).at("codes"));
-    const TensorMap planes = EncodeRows(Format(written), {}, x);
+    const std::vector<uint32_t> own = WordsOf(EncodeRows(FormatNamed(declared), {}, x).at("codes"));
+    const TensorMap planes = EncodeRows(FormatNamed(written), {}, x);
     const std::vector<uint32_t> other = WordsOf(planes.at("codes"));
     int differ = 0;
     for (size_t i = 0; i < own.size(); ++i) differ += own[i] != other[i] ? 1 : 0;
@@ -206,7 +205,7 @@ TEST(TurboquantWriters, WhatTheOtherWriterLeavesOpenIsTakenAsItIsStored) {
   for (size_t i = 0; i < 64; ++i) {
     row[i] = static_cast<float>(static_cast<double>(row[i]) * (1 + 0x1p-11) / norm);
   }
-  TensorMap planes = EncodeRows(Format(written), {}, x);
+  TensorMap planes = EncodeRows(FormatNamed(written), {}, x);
   uint16_t& stored = planes.at("norms").As<uint16_t>()[5];
   ASSERT_TRUE(stored == 0x3c00 || stored == 0x3c01);
   const Texts expected = {"these bytes are " + written + ", with the signs of seed 1"};
@@ -215,8 +214,8 @@ TEST(TurboquantWriters, WhatTheOtherWriterLeavesOpenIsTakenAsItIsStored) {
   ExpectNamed(declared, x, planes, expected);
   // Neither: the codes alone are still that writer's.
   stored ^= 3;
-  EXPECT_TRUE(Named(JudgeStored(Format(declared), x, planes, false).outputs[0]).empty());
-  EXPECT_EQ(Named(JudgeEncoded(Format(declared), x, planes).outputs[0]), expected);
+  EXPECT_TRUE(Named(JudgeStored(FormatNamed(declared), x, planes, false).outputs[0]).empty());
+  EXPECT_EQ(Named(JudgeEncoded(FormatNamed(declared), x, planes).outputs[0]), expected);
 }
 
 // Rows that are read in the wrong basis, or with other centroids.
@@ -224,7 +223,7 @@ TEST(TurboquantWriters, ReadersAreNamed) {
   const std::pair<std::string, std::string> cases[] = {
       {"turboquant:4:g64:mlx_vlm:s1:bf16", "the signs of seed 1 and the centroids of mlx_vlm"},
       {"turboquant:4:g64:plain:bf16", "no random signs"}};
-  const KvFormat format = Format("turboquant:4:g64:bf16");
+  const KvFormat format = FormatNamed("turboquant:4:g64:bf16");
   const Tensor x = Rows("turboquant:4:g64:bf16", 12, 128);
   const TensorMap stored = EncodeRows(format, {}, x);
   const CodecCase c = {CodecDirection::kDecode, format, DType::kBFloat16, 12, 128,
@@ -233,8 +232,9 @@ TEST(TurboquantWriters, ReadersAreNamed) {
     for (const char* decode : {"decode=exact", "decode=two_roundings"}) {
       const Profile profile = ParseProfile(decode);
       Tensor y(DType::kBFloat16, {{"", 12}, {"", 128}});
-      EncodeFrom(DecodeToRowType(Format(read), profile, CodecRows(Format(read), stored), 0, 12),
-                 y.dtype, y.bytes.data());
+      EncodeFrom(
+          DecodeToRowType(FormatNamed(read), profile, CodecRows(FormatNamed(read), stored), 0, 12),
+          y.dtype, y.bytes.data());
       const auto source = MakeCodecSource(c, profile, stored);
       const Verdict verdict = Judge(*source, MemorySink(TensorMap{{"y", y}}));
       EXPECT_EQ(verdict.outcome, Outcome::kFail);
