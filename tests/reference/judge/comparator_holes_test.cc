@@ -14,12 +14,10 @@
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
 #include "tests/reference/judge/fake_source.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 Tensor F32(const std::vector<double>& values) {
   return MakeTensor(DType::kFloat32, Shape::Unnamed({static_cast<int64_t>(values.size())}), values);

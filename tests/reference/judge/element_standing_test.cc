@@ -13,10 +13,10 @@
 namespace kvcheck {
 namespace {
 
-const Shape kRows{{"L", 6}, {"Dv", 4}};
+const Shape kSixRows{{"L", 6}, {"Dv", 4}};
 
 TEST(ElementStanding, WhatHasNoValueIsCountedAndItsNeighboursAreJudged) {
-  OutputInfo info = AccuracyInfo(kRows);
+  OutputInfo info = AccuracyInfo(kSixRows);
   info.reasons = {"first", "no value"};
   const FakeSource source(info, 3, [](ExpectedTile& tile, const TileRequest&) {
     for (size_t i = 0; i < tile.value.size(); ++i) tile.value[i] = 1;
@@ -26,7 +26,7 @@ TEST(ElementStanding, WhatHasNoValueIsCountedAndItsNeighboursAreJudged) {
   });
   std::vector<double> got(24, 1);
   got[5] = 77;
-  const Verdict right = Judge(source, Observed(MakeTensor(DType::kFloat32, kRows, got)));
+  const Verdict right = Judge(source, Observed(MakeTensor(DType::kFloat32, kSixRows, got)));
   EXPECT_EQ(right.outcome, Outcome::kPass);
   EXPECT_EQ(right.outputs[0].counts.undefined, 1);
   EXPECT_EQ(right.outputs[0].counts.judged, 23);
@@ -36,20 +36,21 @@ TEST(ElementStanding, WhatHasNoValueIsCountedAndItsNeighboursAreJudged) {
   for (const size_t neighbour : {4u, 6u, 17u}) {
     std::vector<double> wrong = got;
     wrong[neighbour] = 2;
-    EXPECT_EQ(Judge(source, Observed(MakeTensor(DType::kFloat32, kRows, wrong))).outcome,
+    EXPECT_EQ(Judge(source, Observed(MakeTensor(DType::kFloat32, kSixRows, wrong))).outcome,
               Outcome::kFail);
   }
 }
 
 TEST(ElementStanding, MostlyUndefinedProvesNothing) {
-  const FakeSource source(AccuracyInfo(kRows), 3, [](ExpectedTile& tile, const TileRequest&) {
+  const FakeSource source(AccuracyInfo(kSixRows), 3, [](ExpectedTile& tile, const TileRequest&) {
     tile.value.assign(tile.value.size(), 1);
     tile.undefined.assign(tile.value.size(), 1);
     for (size_t i = 0; i < tile.value.size(); i += 4) tile.undefined[i] = 0;
   });
-  EXPECT_EQ(Judge(source, Observed(MakeTensor(DType::kFloat32, kRows, std::vector<double>(24, 1))))
-                .outcome,
-            Outcome::kMistrusted);
+  EXPECT_EQ(
+      Judge(source, Observed(MakeTensor(DType::kFloat32, kSixRows, std::vector<double>(24, 1))))
+          .outcome,
+      Outcome::kMistrusted);
 }
 
 TEST(ElementStanding, OfACodeOnlyTheFreeBitsAreFree) {
@@ -76,7 +77,7 @@ TEST(ElementStanding, OfACodeOnlyTheFreeBitsAreFree) {
 
 // Of rows 0..5, each with its own sensitivity; row 5 is not judged.
 Verdict OfRows(const std::vector<Sensitivity>& rows) {
-  OutputInfo info = AccuracyInfo(kRows);
+  OutputInfo info = AccuracyInfo(kSixRows);
   info.groups = {"h=0", "h=1", "h=2"};
   const FakeSource source(info, 4, [&](ExpectedTile& tile, const TileRequest&) {
     for (size_t r = 0; r < static_cast<size_t>(tile.row_count); ++r) {
@@ -88,7 +89,7 @@ Verdict OfRows(const std::vector<Sensitivity>& rows) {
     tile.value.assign(tile.value.size(), 1);
     tile.bound.assign(tile.value.size(), 0x1p-20);
   });
-  return Judge(source, Observed(MakeTensor(DType::kFloat32, kRows, std::vector<double>(24, 1))));
+  return Judge(source, Observed(MakeTensor(DType::kFloat32, kSixRows, std::vector<double>(24, 1))));
 }
 
 TEST(ElementStanding, WhereNoLossOfInputsWouldShowNothingWasProved) {
@@ -119,7 +120,7 @@ struct RowNumbers {
 };
 
 Verdict OfNumbers(const std::vector<RowNumbers>& rows, const std::vector<double>& got) {
-  OutputInfo info = AccuracyInfo(kRows);
+  OutputInfo info = AccuracyInfo(kSixRows);
   info.groups = {"h=0", "h=1", "h=2"};
   const FakeSource source(info, 4, [&](ExpectedTile& tile, const TileRequest&) {
     tile.mass.resize(tile.value.size());
@@ -135,7 +136,7 @@ Verdict OfNumbers(const std::vector<RowNumbers>& rows, const std::vector<double>
       tile.group.push_back(static_cast<int>(row / 2));
     }
   });
-  return Judge(source, Observed(MakeTensor(DType::kFloat32, kRows, got)));
+  return Judge(source, Observed(MakeTensor(DType::kFloat32, kSixRows, got)));
 }
 
 Verdict OfNumbers(const std::vector<RowNumbers>& rows) {

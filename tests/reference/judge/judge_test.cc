@@ -9,7 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <latch>
-#include <limits>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -21,6 +20,7 @@
 #include "reference/judge/ordered_parallel.h"
 #include "reference/spec/error.h"
 #include "tests/reference/judge/fake_source.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define KVCHECK_UNDER_THREAD_SANITIZER 1
@@ -36,8 +36,6 @@
 namespace kvcheck {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 const Shape kRows{{"B", 2}, {"Hq", 3}, {"L", 7}, {"Dv", 9}};  // 42 rows of 9
 
 using Fill = FakeSource::Fill;

@@ -13,7 +13,7 @@ namespace kvcheck {
 namespace {
 
 constexpr double kBound = 0x1p-10;
-const Shape kShape{{"T", 5}, {"Dv", 4}};
+const Shape kFiveRows{{"T", 5}, {"Dv", 4}};
 
 // What the reference says at each step of the ladder: its value of every element and its own bound.
 struct Step {
@@ -22,7 +22,7 @@ struct Step {
 };
 
 FakeSource Ladder(const std::vector<Step>& steps, int64_t rows_per_tile = 5) {
-  return FakeSource(AccuracyInfo(kShape, DType::kFloat64), rows_per_tile,
+  return FakeSource(AccuracyInfo(kFiveRows, DType::kFloat64), rows_per_tile,
                     [steps](ExpectedTile& tile, const TileRequest& request) {
                       const Step& step = steps[static_cast<size_t>(request.precision)];
                       tile.value.assign(tile.value.size(), step.value);
@@ -32,7 +32,8 @@ FakeSource Ladder(const std::vector<Step>& steps, int64_t rows_per_tile = 5) {
 }
 
 Verdict JudgeValue(const FakeSource& source, double got, const JudgeOptions& options = {}) {
-  return Judge(source, Observed(MakeTensor(DType::kFloat64, kShape, std::vector<double>(20, got))),
+  return Judge(source,
+               Observed(MakeTensor(DType::kFloat64, kFiveRows, std::vector<double>(20, got))),
                options);
 }
 
@@ -131,13 +132,14 @@ TEST(Ladder, AReferenceThatContradictsItselfIsMistrusted) {
 }
 
 TEST(Ladder, OnlyTheTilesInDoubtAreRecomputed) {
-  FakeSource source(
-      AccuracyInfo(kShape, DType::kFloat64), 1, [](ExpectedTile& tile, const TileRequest& request) {
-        tile.value.assign(4, 1);
-        tile.bound.assign(4, kBound);
-        const bool doubtful = tile.first_row == 3 && request.precision == Precision::kDouble;
-        tile.reference_bound.assign(4, doubtful ? kBound : 0);
-      });
+  FakeSource source(AccuracyInfo(kFiveRows, DType::kFloat64), 1,
+                    [](ExpectedTile& tile, const TileRequest& request) {
+                      tile.value.assign(4, 1);
+                      tile.bound.assign(4, kBound);
+                      const bool doubtful =
+                          tile.first_row == 3 && request.precision == Precision::kDouble;
+                      tile.reference_bound.assign(4, doubtful ? kBound : 0);
+                    });
   const Verdict verdict = JudgeValue(source, 1);
   EXPECT_EQ(verdict.outcome, Outcome::kPass);
   EXPECT_EQ(source.asked(Precision::kDoubleDouble), 1);
@@ -145,7 +147,7 @@ TEST(Ladder, OnlyTheTilesInDoubtAreRecomputed) {
 }
 
 TEST(Ladder, ASourceWithoutFinerStepsIsAskedOnceMoreOnly) {
-  FakeSource source(AccuracyInfo(kShape, DType::kFloat64), 5,
+  FakeSource source(AccuracyInfo(kFiveRows, DType::kFloat64), 5,
                     [](ExpectedTile& tile, const TileRequest&) {
                       tile.precision = Precision::kDouble;
                       tile.value.assign(tile.value.size(), 1);
@@ -156,7 +158,7 @@ TEST(Ladder, ASourceWithoutFinerStepsIsAskedOnceMoreOnly) {
 }
 
 TEST(Ladder, CodesThatTheReferenceCannotNameAreMistrusted) {
-  OutputInfo info = AccuracyInfo(kShape, DType::kBFloat16);
+  OutputInfo info = AccuracyInfo(kFiveRows, DType::kBFloat16);
   info.claim = Claim::kConformance;
   // 1 + 2^-20 is no bfloat16.
   FakeSource source(info, 5, [](ExpectedTile& tile, const TileRequest&) {
@@ -164,7 +166,7 @@ TEST(Ladder, CodesThatTheReferenceCannotNameAreMistrusted) {
     tile.value[7] = 1 + 0x1p-20;
   });
   std::vector<double> got(20, 1.0);
-  const Verdict verdict = Judge(source, Observed(MakeTensor(DType::kBFloat16, kShape, got)));
+  const Verdict verdict = Judge(source, Observed(MakeTensor(DType::kBFloat16, kFiveRows, got)));
   EXPECT_NE(verdict.outcome, Outcome::kPass);
   EXPECT_EQ(verdict.outputs[0].counts.unresolved, 1);
 }

@@ -5,16 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "reference/spec/error.h"
 #include "tests/reference/judge/fake_source.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Values 1, 2, 3, ... with bounds 2^-10 of them, but `tight` at one element.
 FakeSource Source(int64_t rows, int64_t element, double tight) {

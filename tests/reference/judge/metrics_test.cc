@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "tests/reference/judge/fake_source.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(Metrics, AreTheirDefinitions) {
   MetricsAccumulator accumulator;

@@ -2,13 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(SpecialValues, EveryPairIsClassified) {
   const PairClassifier f16(DType::kFloat16);

@@ -15,13 +15,13 @@
 namespace kvcheck {
 namespace {
 
-constexpr size_t kRows = 16;
+constexpr size_t kRowsOfHead = 16;
 constexpr size_t kChannels = 32;
 constexpr double kSigma = 0x1p-9;
 
 OutputInfo Info(int64_t heads) {
   OutputInfo info =
-      AccuracyInfo({{"Hq", heads}, {"L", static_cast<int64_t>(kRows)}, {"Dv", kChannels}});
+      AccuracyInfo({{"Hq", heads}, {"L", static_cast<int64_t>(kRowsOfHead)}, {"Dv", kChannels}});
   info.directions = {"scale", "missing"};
   info.hints = {"the scale is off", "a key is missing"};
   return info;
@@ -33,28 +33,28 @@ double Noise(uint64_t seed, uint64_t i) { return kSigma * std::sqrt(3.0) * Hashe
 // One head's tile: identity covariance within a row, so gram_norm = sqrt(channels).
 ExpectedTile Head(uint64_t head) {
   ExpectedTile tile;
-  tile.row_count = kRows;
-  tile.value.assign(kRows * kChannels, 0);
-  tile.bound.assign(kRows * kChannels, 1e9);
-  tile.group.assign(kRows, static_cast<int>(head));
+  tile.row_count = kRowsOfHead;
+  tile.value.assign(kRowsOfHead * kChannels, 0);
+  tile.bound.assign(kRowsOfHead * kChannels, 1e9);
+  tile.group.assign(kRowsOfHead, static_cast<int>(head));
   TileStatistics s;
-  s.sigma_squared.assign(kRows * kChannels, kSigma * kSigma);
-  s.gram_norm.assign(kRows, std::sqrt(static_cast<double>(kChannels)));
-  s.slack.assign(2, std::vector<double>(kRows, 0));
-  s.slack_squared.assign(kRows, 0);
-  s.taken.assign(kRows, 1);
-  for (size_t row = 0; row < kRows; ++row) s.identity.push_back(head * kRows + row);
+  s.sigma_squared.assign(kRowsOfHead * kChannels, kSigma * kSigma);
+  s.gram_norm.assign(kRowsOfHead, std::sqrt(static_cast<double>(kChannels)));
+  s.slack.assign(2, std::vector<double>(kRowsOfHead, 0));
+  s.slack_squared.assign(kRowsOfHead, 0);
+  s.taken.assign(kRowsOfHead, 1);
+  for (size_t row = 0; row < kRowsOfHead; ++row) s.identity.push_back(head * kRowsOfHead + row);
   for (uint64_t k = 0; k < 2; ++k) {
     std::vector<double> effect;
-    std::vector<double> variance(kRows, 0);
-    for (size_t i = 0; i < kRows * kChannels; ++i) {
+    std::vector<double> variance(kRowsOfHead, 0);
+    for (size_t i = 0; i < kRowsOfHead * kChannels; ++i) {
       effect.push_back(Hashed(1000 * head + k, i));
       const double weight = effect[i] / (kSigma * kSigma);
       variance[i / kChannels] += weight * weight * kSigma * kSigma;
     }
     s.effect.push_back(effect);
     s.variance.push_back(variance);
-    s.mean.push_back(std::vector<double>(kRows, 0));
+    s.mean.push_back(std::vector<double>(kRowsOfHead, 0));
   }
   tile.statistics = std::move(s);
   return tile;
@@ -64,10 +64,10 @@ ExpectedTile Head(uint64_t head) {
 StatisticsReport ReportOf(int64_t heads, double noise_factor, double fault) {
   const OutputInfo info = Info(heads);
   StatisticsAccumulator accumulator;
-  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
   for (uint64_t head = 0; head < static_cast<uint64_t>(heads); ++head) {
     const ExpectedTile tile = Head(head);
-    std::vector<double> errors(kRows * kChannels);
+    std::vector<double> errors(kRowsOfHead * kChannels);
     for (size_t i = 0; i < errors.size(); ++i) {
       errors[i] = noise_factor * Noise(1000 * head + 7, i) + fault * tile.statistics->effect[0][i];
     }
@@ -96,7 +96,7 @@ TEST(Statistics, HonestRoundingRaisesNoAlarm) {
   EXPECT_LE(squares / count, 1 + 5 * std::sqrt(2 / count));
   EXPECT_GE(squares / count, 0.5);
   for (const QuadraticStatistic& q : report.quadratics) {
-    EXPECT_EQ(q.elements, static_cast<int64_t>(kRows * kChannels));
+    EXPECT_EQ(q.elements, static_cast<int64_t>(kRowsOfHead * kChannels));
     EXPECT_NEAR(q.q / static_cast<double>(q.elements), 1, 5 * std::sqrt(2.0 / 512));
   }
 }
@@ -138,9 +138,9 @@ TEST(Statistics, WhatTheRoundingOfTheOutputMakesIsNoFault) {
   // With V nearly constant the output's rounding is a function of the value and lines up with the
   // direction: honest errors then have a mean far from 0.
   const OutputInfo info = Info(1);
-  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
   ExpectedTile tile = Head(0);
-  std::vector<double> errors(kRows * kChannels);
+  std::vector<double> errors(kRowsOfHead * kChannels);
   for (size_t i = 0; i < errors.size(); ++i) {
     errors[i] = Noise(7, i) + kSigma * tile.statistics->effect[0][i];
   }
@@ -150,7 +150,7 @@ TEST(Statistics, WhatTheRoundingOfTheOutputMakesIsNoFault) {
     return accumulator.Finish(info, 3, kFalseAlarm);
   };
   EXPECT_TRUE(report().directions[0].over);
-  for (size_t row = 0; row < kRows; ++row) {
+  for (size_t row = 0; row < kRowsOfHead; ++row) {
     double shift = 0;
     for (size_t i = row * kChannels; i < (row + 1) * kChannels; ++i) {
       const double effect = tile.statistics->effect[0][i];
@@ -164,9 +164,9 @@ TEST(Statistics, WhatTheRoundingOfTheOutputMakesIsNoFault) {
 // Equal rows make the same errors: sixteen of them are one, sixteen times as large.
 TEST(Statistics, EqualRowsAddUpTheirDeviations) {
   const OutputInfo info = Info(1);
-  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
   ExpectedTile tile = Head(0);
-  const std::vector<double> errors(kRows * kChannels, 0);
+  const std::vector<double> errors(kRowsOfHead * kChannels, 0);
   StatisticsAccumulator apart;
   apart.Add(tile, info, errors, use);
   std::fill(tile.statistics->identity.begin(), tile.statistics->identity.end(), 7);
@@ -182,12 +182,12 @@ TEST(Statistics, EqualRowsAddUpTheirDeviations) {
 // So do rows whose weights are those of others but for less than a spacing.
 TEST(Statistics, RowsThatAreNearlyAlikeCountAsOne) {
   const OutputInfo info = Info(1);
-  const std::vector<uint8_t> use(kRows * kChannels, 1);
-  const std::vector<double> errors(kRows * kChannels, 0);
+  const std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
+  const std::vector<double> errors(kRowsOfHead * kChannels, 0);
   const auto detectable = [&](double apart) {
     ExpectedTile tile = Head(0);
     tile.statistics->like_within = 0.25;
-    for (size_t row = 0; row < kRows; ++row) {
+    for (size_t row = 0; row < kRowsOfHead; ++row) {
       tile.statistics->likeness.push_back({5, apart * static_cast<double>(row), 0, 0, 0, 0});
     }
     StatisticsAccumulator accumulator;
@@ -203,10 +203,10 @@ TEST(Statistics, RowsThatAreNearlyAlikeCountAsOne) {
 TEST(Statistics, AMultipleThatVariesIsSeenBySquares) {
   OutputInfo info = Info(1);
   info.varying_direction = 0;
-  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
   const auto report = [&](double fault) {
     const ExpectedTile tile = Head(0);
-    std::vector<double> errors(kRows * kChannels);
+    std::vector<double> errors(kRowsOfHead * kChannels);
     for (size_t i = 0; i < errors.size(); ++i) {
       const double sign = i / kChannels % 2 == 0 ? 1 : -1;
       errors[i] = Noise(7, i) + sign * fault * tile.statistics->effect[0][i];
@@ -237,14 +237,14 @@ TEST(Statistics, AllGroupsTogetherSeeASmallerFault) {
 
 TEST(Statistics, NameWhatTheyWouldNotHaveSeen) {
   const OutputInfo info = Info(2);
-  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
   const auto blind_to = [&](double effect, double bound) {
     StatisticsAccumulator accumulator;
     for (uint64_t head = 0; head < 2; ++head) {
       ExpectedTile tile = Head(head);
       tile.bound.assign(tile.bound.size(), bound);
       for (double& value : tile.statistics->effect[0]) value = effect;
-      const std::vector<double> errors(kRows * kChannels, 0);
+      const std::vector<double> errors(kRowsOfHead * kChannels, 0);
       accumulator.Add(tile, info, errors, use);
     }
     return accumulator.Finish(info, accumulator.Tests(info), kFalseAlarm).blind_to;
@@ -262,24 +262,24 @@ TEST(Statistics, NameWhatTheyWouldNotHaveSeen) {
 TEST(Statistics, RowsThatAreNotJudgedAndElementsWithoutNoiseAreLeftOut) {
   const OutputInfo info = Info(1);
   ExpectedTile tile = Head(0);
-  std::vector<uint8_t> use(kRows * kChannels, 1);
+  std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
   use[5] = 0;                                     // row 0 goes
   tile.statistics->sigma_squared[kChannels] = 0;  // one element of row 1
-  std::vector<double> errors(kRows * kChannels, 0);
+  std::vector<double> errors(kRowsOfHead * kChannels, 0);
   errors[6] = 1e30;
   StatisticsAccumulator accumulator;
   accumulator.Add(tile, info, errors, use);
   const StatisticsReport report = accumulator.Finish(info, 3, kFalseAlarm);
   EXPECT_EQ(report.skipped_elements, static_cast<int64_t>(kChannels));
-  EXPECT_EQ(report.quadratics[0].elements, static_cast<int64_t>((kRows - 1) * kChannels - 1));
+  EXPECT_EQ(report.quadratics[0].elements, static_cast<int64_t>((kRowsOfHead - 1) * kChannels - 1));
   EXPECT_EQ(report.quadratics[0].q, 0);
 }
 
 TEST(Statistics, MergedTilesEqualOneGroup) {
   const OutputInfo info = Info(1);
   const ExpectedTile tile = Head(0);
-  const std::vector<uint8_t> use(kRows * kChannels, 1);
-  std::vector<double> errors(kRows * kChannels);
+  const std::vector<uint8_t> use(kRowsOfHead * kChannels, 1);
+  std::vector<double> errors(kRowsOfHead * kChannels);
   for (size_t i = 0; i < errors.size(); ++i) errors[i] = Noise(1, i);
   StatisticsAccumulator a;
   a.Add(tile, info, errors, use);

@@ -7,17 +7,15 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "reference/spec/error.h"
 #include "tests/reference/judge/fake_source.h"
+#include "tests/reference/numerics/special_doubles.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // A tensor that exists only as a function of the element, and counts what is read of it.
 class ComputedTensor : public ObservedSource {
