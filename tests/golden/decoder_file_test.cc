@@ -17,9 +17,9 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-const std::string kFolder = KVCHECK_SOURCE_DIR "/golden/model";
+const std::string kModelFolder = KVCHECK_SOURCE_DIR "/golden/model";
 
-json Config() { return json::parse(golden_samples::ReadBytes(kFolder + "/config.json")); }
+json Config() { return json::parse(golden_samples::ReadBytes(kModelFolder + "/config.json")); }
 
 std::string Refusal(const std::string& text) {
   try {
@@ -31,7 +31,7 @@ std::string Refusal(const std::string& text) {
 }
 
 TEST(DecoderFile, ReadsTheTrainedModel) {
-  const DecoderFile model = ReadDecoderFile(kFolder);
+  const DecoderFile model = ReadDecoderFile(kModelFolder);
   EXPECT_EQ(model.config.layers(), 4);
   EXPECT_EQ(model.config.windows, (std::vector<int64_t>{0, 256, 0, 0}));
   EXPECT_EQ(model.config.query_width(), 256);
@@ -40,7 +40,7 @@ TEST(DecoderFile, ReadsTheTrainedModel) {
   EXPECT_EQ(model.config.scale(), 0.125);
   EXPECT_EQ(model.weights.size(), 2u + 4u * 9u);
   // The file itself, by its name.
-  EXPECT_EQ(ReadDecoderFile(kFolder + "/model.safetensors").config.layers(), 4);
+  EXPECT_EQ(ReadDecoderFile(kModelFolder + "/model.safetensors").config.layers(), 4);
 }
 
 TEST(DecoderFile, WhatChangesTheArithmeticIsRefusedByItsKey) {
@@ -139,7 +139,7 @@ TEST(DecoderFile, WeightsThatAreNotThoseOfTheConfigAreRefused) {
   config["num_hidden_layers"] = 5;
   config["layer_types"].push_back("full_attention");
   golden_samples::WriteBytes(folder + "/config.json", config.dump());
-  fs::copy_file(kFolder + "/model.safetensors", folder + "/model.safetensors",
+  fs::copy_file(kModelFolder + "/model.safetensors", folder + "/model.safetensors",
                 fs::copy_options::overwrite_existing);
   try {
     ReadDecoderFile(folder);
@@ -156,9 +156,9 @@ TEST(DecoderFile, AWeightThatIsNoNumberIsRefusedByItsPlace) {
   namespace fs = std::filesystem;
   const std::string folder = golden_samples::TemporaryPath("decoder_weights");
   fs::create_directories(folder);
-  fs::copy_file(kFolder + "/config.json", folder + "/config.json",
+  fs::copy_file(kModelFolder + "/config.json", folder + "/config.json",
                 fs::copy_options::overwrite_existing);
-  std::string bytes = golden_samples::ReadBytes(kFolder + "/model.safetensors");
+  std::string bytes = golden_samples::ReadBytes(kModelFolder + "/model.safetensors");
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof(header));
   const json tensors = json::parse(bytes.substr(8, header));

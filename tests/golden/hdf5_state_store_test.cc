@@ -23,6 +23,7 @@
 #include "optimized/cache/cache_factory.h"
 #include "reference/spec/error.h"
 #include "reference/spec/trace.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
@@ -99,7 +100,7 @@ TEST_F(Hdf5StateStoreTest, NoBitOfAFileCanChangeAndNoByteCanBeMissing) {
 }
 
 TEST_F(Hdf5StateStoreTest, OtherFilesAreDamaged) {
-  const std::string fixture = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_python.h5";
+  const std::string fixture = golden_samples::FixturePath("fixture_python.h5");
   std::filesystem::copy_file(fixture, store_.PathOf("golden"));
   EXPECT_EQ(Status("golden"), StoreStatus::kDamaged);
   WriteBytes(store_.PathOf("text"), std::string(2000, 'x'));

@@ -15,6 +15,7 @@
 #include "golden/tensor_file.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
@@ -23,8 +24,6 @@ namespace {
 using golden_samples::ReadBytes;
 using golden_samples::TemporaryPath;
 using golden_samples::WriteBytes;
-
-const std::string kFolder = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/";
 
 std::vector<double> ValuesOf(TensorSource& file, const std::string& name) {
   const Tensor tensor = ReadTensor(file, name);
@@ -113,7 +112,7 @@ std::string TwoFloats() {
 }
 
 // Opens and reads all of it in this process.
-std::string RefusalOf(const std::string& bytes) {
+std::string ArchiveRefusal(const std::string& bytes) {
   const std::string path = TemporaryPath("refused");
   WriteBytes(path, bytes);
   std::string message;
@@ -133,7 +132,7 @@ std::string RefusalOf(const std::string& bytes) {
 }
 
 TEST(NumpyArchive, ReadsWhatNumpyWrote) {
-  NumpyArchive file(kFolder + "fixture_numpy.npz");
+  NumpyArchive file(golden_samples::FixturePath("fixture_numpy.npz"));
   const std::vector<double> powers = {1, 2, 4, 8, 16, 32};
   for (const char* code : {"f8", "f4", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}) {
     for (const char* order : {"/little_", "/big_"}) {
@@ -153,14 +152,14 @@ TEST(NumpyArchive, ReadsWhatNumpyWrote) {
 }
 
 TEST(NumpyArchive, ReadsAPartOfATensorInFortranOrder) {
-  NumpyArchive file(kFolder + "fixture_numpy.npz");
+  NumpyArchive file(golden_samples::FixturePath("fixture_numpy.npz"));
   std::vector<int16_t> part(5);
   file.ReadElements("/fortran_big", 7, 5, reinterpret_cast<std::byte*>(part.data()));
   EXPECT_EQ(part, (std::vector<int16_t>{7, 8, 9, 10, 11}));
 }
 
 TEST(NumpyArchive, ListsWhatItDoesNotReadAndRunsNothing) {
-  const NumpyArchive file(kFolder + "fixture_numpy.npz");
+  const NumpyArchive file(golden_samples::FixturePath("fixture_numpy.npz"));
   for (const auto& [name, reason] : std::vector<std::pair<std::string, std::string>>{
            {"/objects", "Python objects, which numpy pickles: reading it would run code"},
            {"/records", "an array of records"},
@@ -178,17 +177,17 @@ TEST(NumpyArchive, ListsWhatItDoesNotReadAndRunsNothing) {
 
 TEST(NumpyArchive, TakesTheTypeThatIsSaidForWhatNumpyHasNoNameFor) {
   const std::vector<double> powers = {1, 2, 4, 8, 16, 32};
-  NumpyArchive halves(kFolder + "fixture_numpy.npz", DType::kBFloat16);
+  NumpyArchive halves(golden_samples::FixturePath("fixture_numpy.npz"), DType::kBFloat16);
   EXPECT_EQ(ValuesOf(halves, "/bf16"), powers);
   EXPECT_FALSE(halves.index().objects.at("/f8e5m2").problem.empty());
-  NumpyArchive bytes(kFolder + "fixture_numpy.npz", DType::kFloat8E5M2);
+  NumpyArchive bytes(golden_samples::FixturePath("fixture_numpy.npz"), DType::kFloat8E5M2);
   EXPECT_EQ(ValuesOf(bytes, "/f8e5m2"), powers);
-  NumpyArchive other(kFolder + "fixture_numpy.npz", DType::kFloat8E4M3FN);
+  NumpyArchive other(golden_samples::FixturePath("fixture_numpy.npz"), DType::kFloat8E4M3FN);
   EXPECT_EQ(ValuesOf(other, "/f8e4m3fn"), powers);
 }
 
 TEST(NumpyArchive, ReadsCompressedMembersInAnyOrder) {
-  NumpyArchive file(kFolder + "fixture_compressed.npz");
+  NumpyArchive file(golden_samples::FixturePath("fixture_compressed.npz"));
   std::vector<double> many;
   for (int i = 0; i < 300'000; ++i) many.push_back(i % 251);
   EXPECT_EQ(ValuesOf(file, "/many"), many);
@@ -201,7 +200,7 @@ TEST(NumpyArchive, ReadsCompressedMembersInAnyOrder) {
 }
 
 TEST(NumpyFile, HasOneTensorOfTheFilesName) {
-  NumpyFile file(kFolder + "fixture_fortran.npy");
+  NumpyFile file(golden_samples::FixturePath("fixture_fortran.npy"));
   EXPECT_EQ(ValuesOf(file, "/fixture_fortran"), Counted(24));
   EXPECT_TRUE(file.index().objects.at("/").attributes.contains(kNamedByFile));
   EXPECT_FALSE(file.index().objects.at("/fixture_fortran").data_offset);
@@ -217,14 +216,16 @@ TEST(NumpyFile, HasOneTensorOfTheFilesName) {
 
 TEST(NumpyFile, TakesWhatTheFormatAllows) {
   for (const char version : {'\1', '\2', '\3'}) {
-    EXPECT_EQ(RefusalOf(Npy("{'shape': (2,), 'fortran_order': True, 'descr': \"<f4\"}",
-                            Floats({1, 2}), version)),
+    EXPECT_EQ(ArchiveRefusal(Npy("{'shape': (2,), 'fortran_order': True, 'descr': \"<f4\"}",
+                                 Floats({1, 2}), version)),
               "");
   }
-  EXPECT_EQ(RefusalOf(Npy("{ 'descr' :'|u1','fortran_order':False,'shape':( 1 , 2 )}   \n", "ab")),
-            "");
-  EXPECT_EQ(RefusalOf(Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", Floats({1}))),
-            "");
+  EXPECT_EQ(
+      ArchiveRefusal(Npy("{ 'descr' :'|u1','fortran_order':False,'shape':( 1 , 2 )}   \n", "ab")),
+      "");
+  EXPECT_EQ(
+      ArchiveRefusal(Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", Floats({1}))),
+      "");
 }
 
 TEST(NumpyFile, RefusesWhatTheFormatDoesNotAllow) {
@@ -252,31 +253,31 @@ TEST(NumpyFile, RefusesWhatTheFormatDoesNotAllow) {
            {"{'descr': '<f4", "a text without an end"},
            {"", "has no '{'"},
            {std::string(100'000, '['), "has no '{'"}}) {
-    EXPECT_NE(RefusalOf(Npy(header, two, header.size() > 60'000 ? '\2' : '\1')).find(reason),
+    EXPECT_NE(ArchiveRefusal(Npy(header, two, header.size() > 60'000 ? '\2' : '\1')).find(reason),
               std::string::npos)
         << header.substr(0, 100) << ": "
-        << RefusalOf(Npy(header, two, header.size() > 60'000 ? '\2' : '\1'));
+        << ArchiveRefusal(Npy(header, two, header.size() > 60'000 ? '\2' : '\1'));
   }
   const std::string file = TwoFloats();
   for (size_t size = 9; size < file.size(); ++size) {
-    EXPECT_NE(RefusalOf(file.substr(0, size)), "") << size;
+    EXPECT_NE(ArchiveRefusal(file.substr(0, size)), "") << size;
   }
-  EXPECT_NE(RefusalOf(Npy("{}", "", '\4')).find("version 4"), std::string::npos);
+  EXPECT_NE(ArchiveRefusal(Npy("{}", "", '\4')).find("version 4"), std::string::npos);
 }
 
 TEST(NumpyArchive, RefusesDamagedArchives) {
   const Member good = {"a.npy", TwoFloats()};
-  EXPECT_EQ(RefusalOf(Zip({good})), "");
+  EXPECT_EQ(ArchiveRefusal(Zip({good})), "");
   Member other = good;
   other.name = "b.npy";
   Member deflated = good;
   deflated.method = 8;
   deflated.stored = Deflated(deflated.data);
-  EXPECT_EQ(RefusalOf(Zip({deflated, other})), "");
+  EXPECT_EQ(ArchiveRefusal(Zip({deflated, other})), "");
   const auto refusal = [&](auto change, const Member& from) {
     Member member = from;
     change(&member);
-    return RefusalOf(Zip({other, member}));
+    return ArchiveRefusal(Zip({other, member}));
   };
   const auto expect = [](const std::string& message, const std::string& reason) {
     EXPECT_NE(message.find(reason), std::string::npos) << message;
@@ -302,14 +303,14 @@ TEST(NumpyArchive, RefusesDamagedArchives) {
              },
              deflated),
          "inflates to more than");
-  expect(RefusalOf(Zip({})), "a ZIP archive without arrays");
-  expect(RefusalOf(Zip({{"archive/data.pkl", "\x80\2."}, {"archive/data/0", "x"}})),
+  expect(ArchiveRefusal(Zip({})), "a ZIP archive without arrays");
+  expect(ArchiveRefusal(Zip({{"archive/data.pkl", "\x80\2."}, {"archive/data/0", "x"}})),
          "kvcheck convert");
   const std::string whole = Zip({good, deflated.name == "a.npy" ? other : deflated});
   for (size_t size = 4; size < whole.size(); ++size) {
-    EXPECT_NE(RefusalOf(whole.substr(0, size)), "") << size;
+    EXPECT_NE(ArchiveRefusal(whole.substr(0, size)), "") << size;
   }
-  expect(RefusalOf("PK\3\4" + whole), "or not only an archive");
+  expect(ArchiveRefusal("PK\3\4" + whole), "or not only an archive");
 }
 
 // Every byte of a small archive, each bit: it is refused, or what is read is what was written, but

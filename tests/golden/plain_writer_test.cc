@@ -12,6 +12,7 @@
 #include "golden/hdf5_file.h"
 #include "golden/safetensors_file.h"
 #include "reference/spec/error.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
@@ -19,8 +20,6 @@ namespace {
 
 using golden_samples::Counting;
 using Storage = PlainWriter::Storage;
-
-const std::string kFolder = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/";
 
 class PlainWriterTest : public testing::TestWithParam<Storage> {
  protected:
@@ -76,7 +75,7 @@ TEST_P(PlainWriterTest, BlocksOfAnySizeComeBack) {
 }
 
 TEST_P(PlainWriterTest, CopiesASafetensorsFile) {
-  SafetensorsFile source(kFolder + "fixture_numpy.safetensors");
+  SafetensorsFile source(golden_samples::FixturePath("fixture_numpy.safetensors"));
   {
     PlainWriter writer(path_, GetParam());
     for (const auto& [path, record] : source.index().objects) {

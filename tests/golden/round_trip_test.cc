@@ -13,6 +13,7 @@
 #include "golden/reader.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
@@ -23,9 +24,7 @@ using golden_samples::FixtureContent;
 using golden_samples::SmallContent;
 using golden_samples::TemporaryPath;
 
-std::string FixturePath() {
-  return std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_python.h5";
-}
+std::string PythonFixture() { return golden_samples::FixturePath("fixture_python.h5"); }
 
 // Removes a file when the test ends.
 class Temporary {
@@ -63,7 +62,7 @@ TEST(GoldenFileRoundTrip, CoversEveryDType) {
 }
 
 TEST(GoldenFileRoundTrip, ReadsWhatThePythonWriterWrote) {
-  GoldenFile read = GoldenReader::Open(FixturePath()).ReadAll();
+  GoldenFile read = GoldenReader::Open(PythonFixture()).ReadAll();
   read.content_hash.clear();
   EXPECT_TRUE(read == FixtureContent());
 }
@@ -71,7 +70,7 @@ TEST(GoldenFileRoundTrip, ReadsWhatThePythonWriterWrote) {
 TEST(GoldenFileRoundTrip, HashEqualsThatOfThePythonWriter) {
   const Temporary file("hash.h5");
   EXPECT_EQ(WriteGoldenFile(file.path(), FixtureContent()),
-            GoldenReader::Open(FixturePath()).outline().content_hash);
+            GoldenReader::Open(PythonFixture()).outline().content_hash);
 }
 
 TEST(GoldenFileRoundTrip, WritesTheSameBytesTwice) {
@@ -82,7 +81,7 @@ TEST(GoldenFileRoundTrip, WritesTheSameBytesTwice) {
 }
 
 TEST(GoldenReader, ListsCasesWithoutReadingThem) {
-  const GoldenReader reader = GoldenReader::Open(FixturePath(), {}, VerifyHash::kNo);
+  const GoldenReader reader = GoldenReader::Open(PythonFixture(), {}, VerifyHash::kNo);
   EXPECT_EQ(reader.CaseNames(), (std::vector<std::string>{"attention-1.f32", "ranks", "types"}));
   const Tensor& q = reader.Outline("attention-1.f32").inputs.at("q");
   EXPECT_TRUE(q.bytes.empty());
@@ -92,7 +91,7 @@ TEST(GoldenReader, ListsCasesWithoutReadingThem) {
 
 // Every range of rows of tensors of rank 1 to 3, contiguous and chunked, against the whole tensor.
 TEST(GoldenReader, GivesAnyRangeOfRows) {
-  GoldenReader reader = GoldenReader::Open(FixturePath());
+  GoldenReader reader = GoldenReader::Open(PythonFixture());
   for (const char* dataset :
        {"/cases/attention-1.f32/q", "/cases/ranks/rank3", "/cases/ranks/vector",
         "/cases/ranks/scalar", "/cases/attention-1.f32/mask"}) {
@@ -128,7 +127,7 @@ TEST(GoldenReader, HoldsToItsLimits) {
   few_objects.max_objects = 5;
   small_file.max_total_bytes = 10'000;
   for (const ReadLimits& limits : {few_bytes, few_objects, small_file}) {
-    EXPECT_EQ(CodeOf([&] { GoldenReader::Open(FixturePath(), limits); }),
+    EXPECT_EQ(CodeOf([&] { GoldenReader::Open(PythonFixture(), limits); }),
               ErrorCode::kUnreadableFile);
   }
 }
@@ -228,7 +227,7 @@ TEST(GoldenWriter, TakesCasesInAnyOrder) {
   const GoldenFile content = FixtureContent();
   GoldenWriter writer(file.path(), content.source, content.command);
   for (auto it = content.cases.rbegin(); it != content.cases.rend(); ++it) writer.AddCase(*it);
-  EXPECT_EQ(writer.Finish(), GoldenReader::Open(FixturePath()).outline().content_hash);
+  EXPECT_EQ(writer.Finish(), GoldenReader::Open(PythonFixture()).outline().content_hash);
   EXPECT_EQ(GoldenReader::Open(file.path()).CaseNames().size(), content.cases.size());
 }
 

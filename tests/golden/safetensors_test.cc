@@ -15,18 +15,16 @@
 #include "golden/safetensors_header.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
 namespace {
 
+using golden_samples::FixturePath;
 using golden_samples::SafetensorsBytes;
 using golden_samples::TemporaryPath;
 using golden_samples::WriteBytes;
-
-std::string FixturePath(const std::string& name) {
-  return std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/" + name;
-}
 
 class TemporaryFile {
  public:
@@ -41,7 +39,7 @@ class TemporaryFile {
 };
 
 // The message with which a file of these bytes is refused; "" when it is read.
-std::string RefusalOf(const std::string& bytes, const ReadLimits& limits = {}) {
+std::string SafetensorsRefusal(const std::string& bytes, const ReadLimits& limits = {}) {
   const TemporaryFile file(bytes);
   try {
     SafetensorsFile(file.path(), limits);
@@ -121,16 +119,19 @@ TEST(SafetensorsFixture, SaysWhereTheBytesAre) {
 
 TEST(SafetensorsFile, TakesWhatTheFormatAllows) {
   const std::string fields = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])";
-  EXPECT_EQ(RefusalOf(OneTensor(fields)), "");
-  EXPECT_EQ(RefusalOf(SafetensorsBytes("{}", "")), "");
-  EXPECT_EQ(RefusalOf(SafetensorsBytes("{\"a\":{" + fields + "}}   \n", std::string(8, '\1'))), "");
-  EXPECT_EQ(RefusalOf(SafetensorsBytes(R"({"__metadata__":{}})", "")), "");
-  EXPECT_EQ(RefusalOf(SafetensorsBytes(R"({"__metadata__":null})", "")), "");
+  EXPECT_EQ(SafetensorsRefusal(OneTensor(fields)), "");
+  EXPECT_EQ(SafetensorsRefusal(SafetensorsBytes("{}", "")), "");
+  EXPECT_EQ(
+      SafetensorsRefusal(SafetensorsBytes("{\"a\":{" + fields + "}}   \n", std::string(8, '\1'))),
+      "");
+  EXPECT_EQ(SafetensorsRefusal(SafetensorsBytes(R"({"__metadata__":{}})", "")), "");
+  EXPECT_EQ(SafetensorsRefusal(SafetensorsBytes(R"({"__metadata__":null})", "")), "");
   // Header and data in different orders, an empty tensor between two others.
-  EXPECT_EQ(RefusalOf(SafetensorsBytes(R"({"b":{"data_offsets":[4,6],"shape":[],"dtype":"F16"},)"
-                                       R"("z":{"dtype":"F64","shape":[7,0],"data_offsets":[4,4]},)"
-                                       R"("a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}})",
-                                       "123456")),
+  EXPECT_EQ(SafetensorsRefusal(
+                SafetensorsBytes(R"({"b":{"data_offsets":[4,6],"shape":[],"dtype":"F16"},)"
+                                 R"("z":{"dtype":"F64","shape":[7,0],"data_offsets":[4,4]},)"
+                                 R"("a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}})",
+                                 "123456")),
             "");
 }
 
@@ -246,7 +247,7 @@ TEST(SafetensorsFile, RefusesWhatTheFormatDoesNotAllow) {
             "1 bytes follow its last tensor"},
            {SafetensorsBytes("{}", "x"), "1 bytes follow its last tensor"},
            {OneTensor(R"("dtype":"Q9","shape":[2],"data_offsets":[0,9])"), "need 9 bytes"}}) {
-    const std::string message = RefusalOf(refused.bytes);
+    const std::string message = SafetensorsRefusal(refused.bytes);
     EXPECT_NE(message.find(refused.reason), std::string::npos)
         << "'" << message << "' does not say '" << refused.reason << "'";
   }
@@ -255,14 +256,15 @@ TEST(SafetensorsFile, RefusesWhatTheFormatDoesNotAllow) {
 TEST(SafetensorsFile, EndsDeepNestingAtOnce) {
   const std::string deep(50'000'000,
                          '[');  // NOLINT(bugprone-string-constructor): meant to be large
-  EXPECT_NE(RefusalOf(SafetensorsBytes("{\"a\":" + deep, "")).find("is an array"),
+  EXPECT_NE(SafetensorsRefusal(SafetensorsBytes("{\"a\":" + deep, "")).find("is an array"),
             std::string::npos);
   const std::string objects = [] {
     std::string text;
     for (int i = 0; i < 100'000; ++i) text += "{\"a\":";
     return text;
   }();
-  EXPECT_NE(RefusalOf(SafetensorsBytes(objects, "")).find("a field 'a'"), std::string::npos);
+  EXPECT_NE(SafetensorsRefusal(SafetensorsBytes(objects, "")).find("a field 'a'"),
+            std::string::npos);
 }
 
 TEST(SafetensorsFile, HoldsToItsLimits) {
@@ -271,8 +273,9 @@ TEST(SafetensorsFile, HoldsToItsLimits) {
   few_objects.max_objects = 5;
   small_file.max_total_bytes = 71;
   small_tensors.max_tensor_bytes = 11;
-  EXPECT_NE(RefusalOf(bytes, few_objects).find("more than 5 tensors"), std::string::npos);
-  EXPECT_NE(RefusalOf(bytes, small_file).find("data of 72 bytes exceed"), std::string::npos);
+  EXPECT_NE(SafetensorsRefusal(bytes, few_objects).find("more than 5 tensors"), std::string::npos);
+  EXPECT_NE(SafetensorsRefusal(bytes, small_file).find("data of 72 bytes exceed"),
+            std::string::npos);
   const SafetensorsFile file(FixturePath("fixture_numpy.safetensors"), small_tensors);
   EXPECT_EQ(file.index().objects.at("/layers.0.keys").problem,
             "1x2x3 of float16 exceed the limit of 11 bytes");

@@ -9,6 +9,7 @@
 #include "golden/numpy_array.h"
 #include "golden/tensor_file.h"
 #include "reference/spec/error.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
@@ -102,7 +103,7 @@ TEST_F(ShardFolder, SaysWhatLiesElsewhereThanItsIndexSays) {
 }
 
 TEST_F(ShardFolder, IsOneSourceOfNumpysFiles) {
-  std::filesystem::copy_file(std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_fortran.npy",
+  std::filesystem::copy_file(golden_samples::FixturePath("fixture_fortran.npy"),
                              folder_ + "/k.npy");
   const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
   Write("q.npy",

@@ -14,14 +14,13 @@
 #include "golden/hdf5_file.h"
 #include "golden/reader.h"
 #include "reference/spec/error.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
 namespace {
 
-std::string StrangerPath() {
-  return std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_stranger.h5";
-}
+std::string StrangerPath() { return golden_samples::FixturePath("fixture_stranger.h5"); }
 
 std::map<std::string, ListedTensor> Listing() {
   std::map<std::string, ListedTensor> listing;
@@ -206,7 +205,7 @@ TEST(StrangersFile, ReadsValuesOfEitherByteOrder) {
 // Who takes the objects as they are met has no index, and reads the same.
 TEST(StrangersFile, ReadsAlikeForAListener) {
   for (const std::string& path :
-       {StrangerPath(), std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_python.h5"}) {
+       {StrangerPath(), golden_samples::FixturePath("fixture_python.h5")}) {
     Hdf5File listed(path);
     FileIndex heard;
     Hdf5File file(path, {}, [&](const std::string& object, const ObjectRecord& record) {

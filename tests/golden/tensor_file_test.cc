@@ -12,14 +12,13 @@
 
 #include "golden/hdf5_file.h"
 #include "reference/spec/error.h"
+#include "tests/golden/fixture_path.h"
 #include "tests/golden/golden_samples.h"
 
 namespace kvcheck {
 namespace {
 
-const std::string kFolder = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/";
-
-std::string RefusalOf(const std::string& path) {
+std::string FormatRefusal(const std::string& path) {
   try {
     FormatOfFile(path);
   } catch (const Error& error) {
@@ -38,15 +37,17 @@ TEST(TensorFile, OpensEachFormatByItsBytesAndNotByItsName) {
     ++hdf5_opened;
     return std::make_unique<Hdf5File>(name);
   };
-  std::filesystem::copy_file(kFolder + "fixture_numpy.safetensors", path,
+  std::filesystem::copy_file(golden_samples::FixturePath("fixture_numpy.safetensors"), path,
                              std::filesystem::copy_options::overwrite_existing);
   EXPECT_TRUE(OpenTensorFile(path, opener)->index().objects.contains("/layers.0.keys"));
   EXPECT_EQ(hdf5_opened, 0);
-  EXPECT_TRUE(
-      OpenTensorFile(kFolder + "fixture_stranger.h5", opener)->index().objects.contains("/little"));
+  EXPECT_TRUE(OpenTensorFile(golden_samples::FixturePath("fixture_stranger.h5"), opener)
+                  ->index()
+                  .objects.contains("/little"));
   EXPECT_EQ(hdf5_opened, 1);
   // HDF5 behind a block of the user's, of the least size and of a larger one.
-  const std::string bytes = golden_samples::ReadBytes(kFolder + "fixture_stranger.h5");
+  const std::string bytes =
+      golden_samples::ReadBytes(golden_samples::FixturePath("fixture_stranger.h5"));
   for (size_t block : {size_t{512}, size_t{4096}}) {
     golden_samples::WriteBytes(path, std::string(block, 'u') + bytes);
     EXPECT_EQ(FormatOfFile(path), TensorFileFormat::kHdf5) << block;
@@ -67,7 +68,7 @@ TEST(TensorFile, NamesTheFormatsAndWhatTheFileIsInstead) {
            {"\x1b[31m red text", "it starts with '\\x1b[31m re'"},
            {std::string(5000, '\0'), "it starts with '\\x00"}}) {
     golden_samples::WriteBytes(path, bytes);
-    EXPECT_NE(RefusalOf(path).find(reason), std::string::npos) << RefusalOf(path);
+    EXPECT_NE(FormatRefusal(path).find(reason), std::string::npos) << FormatRefusal(path);
   }
   std::filesystem::remove(path);
 }
@@ -75,10 +76,10 @@ TEST(TensorFile, NamesTheFormatsAndWhatTheFileIsInstead) {
 TEST(TensorFile, RefusesPipesDevicesAndFoldersWithoutWaiting) {
   const std::string pipe = golden_samples::TemporaryPath("tensor_pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_NE(RefusalOf(pipe).find("it is a pipe"), std::string::npos);
-  EXPECT_NE(RefusalOf("/dev/zero").find("it is a device"), std::string::npos);
-  EXPECT_NE(RefusalOf("/tmp").find("it is a folder"), std::string::npos);
-  EXPECT_NE(RefusalOf("/nonexistent").find("No such file"), std::string::npos);
+  EXPECT_NE(FormatRefusal(pipe).find("it is a pipe"), std::string::npos);
+  EXPECT_NE(FormatRefusal("/dev/zero").find("it is a device"), std::string::npos);
+  EXPECT_NE(FormatRefusal("/tmp").find("it is a folder"), std::string::npos);
+  EXPECT_NE(FormatRefusal("/nonexistent").find("No such file"), std::string::npos);
   std::filesystem::remove(pipe);
 }
 
