@@ -14,7 +14,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr uint64_t kCases = 1000;
+constexpr uint64_t kHashedCases = 1000;
 
 // FNV-1a over lines.
 class Lines {
@@ -33,7 +33,8 @@ class Lines {
 uint64_t HashOfTraces(uint64_t seed, const TraceDrawOptions& options = {}) {
   Lines lines;
   TraceDrawer drawer(options);
-  for (uint64_t index = 0; index < kCases; ++index) lines.Add(Print(drawer.Draw(seed, index)));
+  for (uint64_t index = 0; index < kHashedCases; ++index)
+    lines.Add(Print(drawer.Draw(seed, index)));
   return lines.hash();
 }
 
@@ -52,7 +53,7 @@ TEST(DrawnHashes, Traces) {
 
 TEST(DrawnHashes, Attention) {
   Lines lines;
-  for (uint64_t seed = 0; seed < kCases; ++seed) {
+  for (uint64_t seed = 0; seed < kHashedCases; ++seed) {
     const DrawnAttention drawn = DrawAttention(seed, {});
     lines.Add(Print(Case(drawn.c)));
     lines.Add(Print(drawn.plan));
@@ -65,7 +66,8 @@ TEST(DrawnHashes, Attention) {
 TEST(DrawnHashes, Codecs) {
   Lines lines;
   const CodecDrawer drawer;
-  for (uint64_t index = 0; index < kCases; ++index) lines.Add(Print(Case(drawer.Draw(1, index))));
+  for (uint64_t index = 0; index < kHashedCases; ++index)
+    lines.Add(Print(Case(drawer.Draw(1, index))));
   EXPECT_EQ(lines.hash(), 0x0d728e68c6dd93f7u);
 }
 

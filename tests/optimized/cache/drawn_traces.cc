@@ -15,7 +15,7 @@ const T& Pick(Generator* random, const std::vector<T>& values) {
 }
 
 // What drawing needs to know of a slot: enough for legal calls to be likely.
-struct Known {
+struct KnownSlot {
   bool used = false;
   int64_t rows = 0;
   bool pending = false;
@@ -96,7 +96,7 @@ CacheCase DrawTrace(uint64_t seed, const DrawOptions& options) {
   setup.observe = chance(8) ? Observe::kLast : Observe::kEach;
   setup.data = {"tokens", seed, ""};
 
-  std::array<Known, kSlots> known{};
+  std::array<KnownSlot, kSlots> known{};
   const auto slot = [&] { return static_cast<int>(random.Below(3)); };
   for (int i = 0; i < options.operations; ++i) {
     CacheOp op;
@@ -109,8 +109,8 @@ CacheCase DrawTrace(uint64_t seed, const DrawOptions& options) {
     for (int turn = 0; turn < 3 && i > 0 && !known[static_cast<size_t>(op.slot)].used; ++turn) {
       op.slot = slot();
     }
-    Known& at = known[static_cast<size_t>(op.slot)];
-    Known& to = known[static_cast<size_t>(op.target)];
+    KnownSlot& at = known[static_cast<size_t>(op.slot)];
+    KnownSlot& to = known[static_cast<size_t>(op.target)];
     if (at.pending && op.kind != CacheOpKind::kAppend && !chance(4)) {
       op.kind = at.to_come > 0 ? CacheOpKind::kAppend : CacheOpKind::kFinalize;
     }

@@ -18,7 +18,7 @@
 namespace kvcheck {
 namespace {
 
-const std::string kSetup = "cache layout=linear k=f32 dk=8 growth=2 data=tokens:1; ";
+const std::string kLinear = "cache layout=linear k=f32 dk=8 growth=2 data=tokens:1; ";
 
 // How a DecliningFactory differs from the model, and what it was told.
 struct Ways {
@@ -161,7 +161,7 @@ TraceResult RunDeclining(Ways* ways, const std::string& ops, const TraceOptions&
   // What an earlier run gave is gone with its runner.
   ways->out = nullptr, ways->given = nullptr;
   DecliningFactory factory(ways);
-  return TraceRunner(&factory).Run(ParseCacheCase(kSetup + ops), options);
+  return TraceRunner(&factory).Run(ParseCacheCase(kLinear + ops), options);
 }
 
 int64_t DeclinedOf(const TraceResult& result, CacheOpKind kind) {
@@ -180,7 +180,7 @@ TEST(DeclinedOperations, AreSkippedAndCountedAndTheRestIsJudged) {
   EXPECT_EQ(DeclinedOf(result, CacheOpKind::kSave), 2);
   EXPECT_EQ(result.counts.operations, 4);
   EXPECT_EQ(result.counts.idle, 1);  // there is no B
-  const CacheCase c = ParseCacheCase(kSetup + ops);
+  const CacheCase c = ParseCacheCase(kLinear + ops);
   EXPECT_EQ(ToVerdict(c, result).warnings,
             std::vector<std::string>{"operations declined by the implementation: copy 1, save 2"});
   Ways nothing;
@@ -219,8 +219,8 @@ TEST(DeclinedOperations, DamageIsDeclinedByTheStore) {
   ModelFactory factory;
   const TraceResult result =
       TraceRunner(&factory, &store)
-          .Run(ParseCacheCase(kSetup + "new A; append A 1; save A s0; damage s0 flip; "
-                                       "load s0 -> B; append B 1"));
+          .Run(ParseCacheCase(kLinear + "new A; append A 1; save A s0; damage s0 flip; "
+                                        "load s0 -> B; append B 1"));
   EXPECT_EQ(result.outcome, Outcome::kPass) << result.reason;
   EXPECT_EQ(DeclinedOf(result, CacheOpKind::kDamage), 1);
   EXPECT_EQ(result.counts.refusals, 0);
@@ -329,7 +329,7 @@ TEST(DeclinedOperations, OriginsAreThoseOfThisTrace) {
   DecliningFactory factory(&ways);
   TraceRunner runner(&factory);
   const CacheCase longer = ParseCacheCase(
-      kSetup +
+      kLinear +
       "new A; append A 1; append A 1; append A 1; append A 1; append A 1; save A s0; "
       "load s0 -> B; append B 1");
   ASSERT_EQ(runner.Run(longer).outcome, Outcome::kPass);

@@ -24,7 +24,7 @@ struct ProbeCase {
   std::string misses;  // "": no near miss
 };
 
-const ProbeCase kCases[] = {
+const ProbeCase kProbeCases[] = {
     {Probe::kRingWrapped, "layout=ring:w=2", "new A; append A 3", "new A; append A 2"},
     {Probe::kRingWithKeepWrapped, "layout=ring:w=2:keep=1", "new A; append A 2; append A 1",
      "new A layout=ring:w=2; append A 3"},
@@ -136,7 +136,7 @@ int64_t Count(const std::string& setup, const std::string& ops, Probe probe) {
 
 TEST(Probes, AreReachedByTheirTraceAndNotByItsNeighbour) {
   std::set<Probe> tried;
-  for (const ProbeCase& c : kCases) {
+  for (const ProbeCase& c : kProbeCases) {
     EXPECT_EQ(Count(c.setup, c.reaches, c.probe), 1) << Name(c.probe);
     EXPECT_EQ(Count(c.setup, c.misses, c.probe), 0) << Name(c.probe);
     tried.insert(c.probe);

@@ -11,7 +11,7 @@
 namespace kvcheck {
 namespace {
 
-const std::string kSetup = "cache k=f32 dk=8 hkv=2 hq=4 data=tokens:1; ";
+const std::string kTwoHeads = "cache k=f32 dk=8 hkv=2 hq=4 data=tokens:1; ";
 
 TraceResult RunModel(const std::string& text) {
   ModelFactory model;
@@ -20,7 +20,7 @@ TraceResult RunModel(const std::string& text) {
 
 TEST(RunTrace, OperationsOnEmptySlotsDoNothing) {
   const TraceResult result = RunModel(
-      kSetup +
+      kTwoHeads +
       "append A 1; prepare A 1; finalize A; trim A -1; filter A 7; extend A B; merge A,B -> C; "
       "extract A 0 -> B; to_quantized A k=f16; copy A -> B; save A s0; damage s0 flip; attend A; "
       "drop A; new A; extend A B; merge A,B -> C");
@@ -31,7 +31,7 @@ TEST(RunTrace, OperationsOnEmptySlotsDoNothing) {
 
 TEST(RunTrace, IllegalCallsAreRefusedAndCounted) {
   const TraceResult result = RunModel(
-      kSetup +
+      kTwoHeads +
       "load s0 -> A; new A layout=ring:w=2:keep=2; new A k=affine:4:g64:f16; new A rows=2 pad=1; "
       "new A pad=-1; new A; append A 2; append A 1 wrong=rows; append A 1 wrong=heads; "
       "append A 1 wrong=k_dim; append A 1 wrong=v_dim; append A 1 wrong=type; attend A window=0; "
@@ -50,22 +50,23 @@ TEST(RunTrace, IllegalCallsAreRefusedAndCounted) {
 TEST(RunTrace, DamageIsRefusedAndRepairIsNot) {
   for (const char* damage :
        {"truncate", "truncate at=100", "flip at=3", "flip at=130", "foreign", "version"}) {
-    const TraceResult result = RunModel(kSetup + "new A; append A 2; save A s0; damage s0 " +
+    const TraceResult result = RunModel(kTwoHeads + "new A; append A 2; save A s0; damage s0 " +
                                         damage + "; load s0 -> B; load s0 -> A; append A 1");
     EXPECT_EQ(result.outcome, Outcome::kPass) << damage << ": " << result.reason;
     EXPECT_EQ(result.counts.refusals, 2) << damage;
     EXPECT_EQ(result.counts.idle, 0);
   }
   // The same bit twice is the record as it was; saving again replaces what was damaged.
-  EXPECT_EQ(RunModel(kSetup + "new A; append A 1; save A s0; damage s0 flip at=9; damage s0 flip "
-                              "at=9; load s0 -> B; append B 1")
-                .counts.refusals,
-            0);
-  EXPECT_EQ(RunModel(kSetup + "new A; save A s0; damage s0 foreign; save A s0; load s0 -> B")
+  EXPECT_EQ(
+      RunModel(kTwoHeads + "new A; append A 1; save A s0; damage s0 flip at=9; damage s0 flip "
+                           "at=9; load s0 -> B; append B 1")
+          .counts.refusals,
+      0);
+  EXPECT_EQ(RunModel(kTwoHeads + "new A; save A s0; damage s0 foreign; save A s0; load s0 -> B")
                 .counts.refusals,
             0);
   // Nothing but its hash can be damaged in a batch without rows.
-  EXPECT_EQ(RunModel(kSetup + "new A rows=0; save A s0; damage s0 truncate; load s0 -> B")
+  EXPECT_EQ(RunModel(kTwoHeads + "new A rows=0; save A s0; damage s0 truncate; load s0 -> B")
                 .counts.refusals,
             1);
 }
@@ -95,8 +96,8 @@ TEST(RunTrace, TokensThatCannotBeToldApartAreNotTrusted) {
 
 TEST(RunTrace, NothingJudgedIsNoPass) {
   EXPECT_EQ(RunModel("cache k=f32 dk=8 data=tokens:1").outcome, Outcome::kMistrusted);
-  EXPECT_EQ(RunModel(kSetup + "append A 1; trim A 1").outcome, Outcome::kMistrusted);
-  EXPECT_EQ(RunModel(kSetup + "load s0 -> A").outcome, Outcome::kPass);  // refused
+  EXPECT_EQ(RunModel(kTwoHeads + "append A 1; trim A 1").outcome, Outcome::kMistrusted);
+  EXPECT_EQ(RunModel(kTwoHeads + "load s0 -> A").outcome, Outcome::kPass);  // refused
 }
 
 TEST(RunTrace, DataMustBeTokens) {
@@ -109,7 +110,7 @@ TEST(RunTrace, DataMustBeTokens) {
 TEST(RunTrace, RunnerStartsEveryCaseAfresh) {
   ModelFactory model;
   TraceRunner runner(&model);
-  const CacheCase first = ParseCacheCase(kSetup + "new A rows=3; append A 5; save A s0");
+  const CacheCase first = ParseCacheCase(kTwoHeads + "new A rows=3; append A 5; save A s0");
   const CacheCase second = ParseCacheCase(
       "cache k=f16 dk=16 data=tokens:2; append A 1; load s0 -> A; new A; append A 1");
   for (int i = 0; i < 3; ++i) {
@@ -238,7 +239,7 @@ class WrappedFactory : public ModelFactory {
 template <typename Made>
 TraceResult RunWrapped(const std::string& ops, CacheCase* c = nullptr) {
   WrappedFactory<Made> factory;
-  const CacheCase parsed = ParseCacheCase(kSetup + ops);
+  const CacheCase parsed = ParseCacheCase(kTwoHeads + ops);
   if (c != nullptr) *c = parsed;
   return TraceRunner(&factory).Run(parsed);
 }
@@ -303,7 +304,7 @@ TEST(RunTrace, ReasonNamesTheOperationTheSlotAndTheToken) {
   CacheRules rules;
   rules.trim = [](const ModelState& before, ModelState* after) { CopyState(before, after); };
   ModelFactory factory(rules);
-  const CacheCase c = ParseCacheCase(kSetup + "new A rows=2; append A 2; trim A 1");
+  const CacheCase c = ParseCacheCase(kTwoHeads + "new A rows=2; append A 2; trim A 1");
   const TraceResult result = TraceRunner(&factory).Run(c);
   EXPECT_EQ(result.reason, "operation 3, trim A 1: A: row 0: the offset is 2, 1 tokens were seen");
   EXPECT_EQ(result.Signature(c), "trim offset");
@@ -321,7 +322,7 @@ TEST(RunTrace, ReasonSaysWhereAStateComesFromThatTheOperationDoesNotName) {
     ModelFactory factory(rules);
     TraceOptions options;
     options.every_slot = true;
-    return TraceRunner(&factory).Run(ParseCacheCase(kSetup + ops), options).reason;
+    return TraceRunner(&factory).Run(ParseCacheCase(kTwoHeads + ops), options).reason;
   };
   EXPECT_EQ(reason(CacheOpKind::kCopy, "new A; copy A -> B; append A 1; append B 1"),
             "operation 3, append A 1: B: the step has 1 queries, 0 are expected; this operation "

@@ -17,7 +17,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr uint64_t kCases = 1000;
+constexpr uint64_t kDrawnTraces = 1000;
 
 CacheSpace Narrow() {
   CacheSpace space;
@@ -47,7 +47,7 @@ TEST(TraceSpace, HoldsWhatIsDrawnForIt) {
     TraceDrawOptions options;
     options.spaces = {space};
     TraceDrawer drawer(options);
-    for (uint64_t index = 0; index < kCases; ++index) {
+    for (uint64_t index = 0; index < kDrawnTraces; ++index) {
       const CacheCase c = drawer.Draw(3, index);
       ASSERT_TRUE(HasTrace(space, c)) << Describe(space) << "\n" << PrintLines(c);
     }
