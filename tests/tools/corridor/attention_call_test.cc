@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/tools/corridor/waves.h"
 #include "tools/corridor/kvcheck.h"
 
 namespace kvcheck {
@@ -21,12 +22,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kBatch = 2, kHq = 4, kHkv = 2, kL = 5, kT = 9, kD = 8;
-
-std::vector<float> Waves(int64_t count, float phase) {
-  std::vector<float> x;
-  for (int64_t i = 0; i < count; ++i) x.push_back(std::sin(0.7f * static_cast<float>(i) + phase));
-  return x;
-}
 
 // An array and the memory that it lies in.
 struct Owned {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "optimized/cache/cache_factory.h"
+#include "tests/tools/corridor/waves.h"
 #include "tools/corridor/kvcheck.h"
 #include "tools/corridor/registry.h"
 
@@ -16,12 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kTokens = 5, kDim = 8;
-
-std::vector<float> Waves(int64_t count, float phase) {
-  std::vector<float> x;
-  for (int64_t i = 0; i < count; ++i) x.push_back(std::sin(0.7f * static_cast<float>(i) + phase));
-  return x;
-}
 
 Array Of(const std::vector<float>& x, const std::vector<int64_t>& extents) {
   return {DType::kFloat32, extents, x.data()};

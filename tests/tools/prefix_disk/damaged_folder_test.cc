@@ -16,8 +16,6 @@ namespace kvcheck {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr PrefixDiskOptions kQuick = {.sync = false, .budget_bytes = 0};
-
 class DamagedFolder : public testing::Test {
  protected:
   DamagedFolder() : setup_(optimized::SetupOf("block=2 tokens=64 layers=2 hkv=2 dk=32 dv=16")) {

@@ -26,7 +26,6 @@ namespace kvcheck {
 namespace {
 
 using optimized::SetupOf;
-constexpr PrefixDiskOptions kQuick = {.sync = false, .budget_bytes = 0};
 
 TEST(PrefixDisk, TheNextProcessReadsTheSameBytes) {
   for (const bool sync : {true, false}) {

@@ -16,6 +16,9 @@ namespace kvcheck {
 
 using Tokens = std::vector<int32_t>;
 
+// Files that no crash has to survive: none is synced.
+inline constexpr PrefixDiskOptions kQuick = {.sync = false, .budget_bytes = 0};
+
 // One process on a folder.
 struct Store {
   PrefixSetup setup;
