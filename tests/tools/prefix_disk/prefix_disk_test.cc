@@ -65,7 +65,8 @@ class FileLimit {
 TEST(PrefixDisk, WhatFindsNoRoomIsLostAndSaid) {
   const PrefixSetup setup = SetupOf("block=2 tokens=32 layers=3 hkv=2 dk=64 dv=64 x=f32");
   bool was_index = false, was_block = false;
-  for (const rlim_t bytes : {1'000, 4'000, 20'000, 24'576, 28'672, 32'768, 36'864, 40'960}) {
+  for (const rlim_t bytes :
+       std::vector<rlim_t>{1'000, 4'000, 20'000, 24'576, 28'672, 32'768, 36'864, 40'960}) {
     TemporaryFolder folder;
     Store store(setup, folder.path(), kQuick);
     EXPECT_EQ(store.disk.Unwritten(), "");
