@@ -358,6 +358,7 @@ bool FindCausesByPart(const AskedRows& asked, const Arithmetic& arithmetic,
   if (parts.size() < 2 || parts.size() > kMostParts) return false;
   std::string cause, text;
   double explained = 1;
+  bool is_free = false;
   std::vector<TriedCause> tried;
   for (const auto& [index, failing] : parts) {
     // A row says too little to have a cause of its own.
@@ -369,7 +370,9 @@ bool FindCausesByPart(const AskedRows& asked, const Arithmetic& arithmetic,
     bool free = false;
     SeenKeys of_part = Explain(MakeProblem(asked, arithmetic, some, {}, rows.read), rows, &free);
     if (of_part.cause.empty()) return false;
-    cause = cause.empty() || cause == of_part.cause ? of_part.cause : "several causes";
+    const bool is_same = cause.empty() || cause == of_part.cause;
+    is_free = is_free || !is_same || of_part.has_free_numbers;
+    cause = is_same ? of_part.cause : "several causes";
     text += fmt::format("{}in {} {} {}", text.empty() ? "" : "; ", word, index, of_part.text);
     explained = std::min(explained, of_part.explained);
     tried.push_back({of_part.cause, fmt::format("in {} {} {}", word, index, of_part.text),
@@ -378,6 +381,7 @@ bool FindCausesByPart(const AskedRows& asked, const Arithmetic& arithmetic,
   seen->cause = std::move(cause);
   seen->text = std::move(text);
   seen->explained = explained;
+  seen->has_free_numbers = is_free;
   seen->tried.insert(seen->tried.begin(), tried.begin(), tried.end());
   return true;
 }

@@ -150,8 +150,9 @@ Mixture Rescore(const SeenProblem& problem, const SeenRow& row, const Rescored& 
 // Chooses by the rule above; fills what was tried, and the cause. The named one, or nullptr.
 const Candidate* NameCause(const Causes& causes, SeenKeys* seen);
 
-// Asked where NameCause names none: ranges of K or V that hold what stands in no tensor of the
-// case. What makes only a part of the errors has a text in `seen`, and no cause.
+// Looks for ranges of K or V whose numbers are in no tensor of the case. Call it where NameCause
+// names no cause. A range that explains only a part of the errors sets the text of `seen`, and no
+// cause.
 const Candidate* NameStaleRanges(Causes* causes, SeenKeys* seen);
 
 // All of it. Where few rows fail by themselves, rows over all of the output are asked first.

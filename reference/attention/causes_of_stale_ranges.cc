@@ -1,5 +1,5 @@
-// Rows of K or V of a range of keys that hold what stands in no tensor of the case: an older page,
-// or one that was never written. What they hold has as many free numbers as the range has rows, so
+// Rows of K or V of a range of keys whose numbers are in no tensor of the case: an older page, or
+// one that was never written. What they hold has as many free numbers as the range has rows, so
 // that enough keys explain any error. It is asked only where nothing else is named, and a range is
 // named only by what its numbers cannot choose:
 //
@@ -11,9 +11,9 @@
 // Directional Statistics, 2000, 10.4.1). Where a head has more rows than the range has keys, the
 // rest of the rows must besides be explained by numbers fitted to as many rows as there are keys.
 //
-// K and V: the range is lost, and what stands in its place is free, so that this is said of a part
-// of the errors and named as no cause. It is said where just that share is lost, no more and no
-// less, and the rest points along no key.
+// K and V: the output lacks the range, and what takes its place may be anything. The lack explains
+// only a part of the errors, so it is reported as that part and not as the cause. It is reported
+// where the coefficient of the lack is 1 and the remaining errors point along no key.
 //
 // K: the row's errors lie in the span of v_j - o of the range, with other numbers in each row. A
 // range of m keys leaves Dv - m channels of each row unfitted, and these must be explained.
@@ -63,7 +63,7 @@ class StaleRanges {
   struct Found {
     CauseText what;
     std::vector<std::vector<double>> predicted;
-    bool is_part = false;  // of the errors: what stands in the place of the rows makes the others
+    bool is_part = false;  // it explains only a part of the errors
   };
 
   template <typename Charged>
@@ -401,6 +401,7 @@ const Candidate* NameStaleRanges(Causes* causes, SeenKeys* seen) {
   const Candidate* named = ranges.Run();
   if (named == nullptr) return nullptr;
   if (!ranges.is_part()) seen->cause = named->what.name;
+  seen->has_free_numbers = true;
   seen->text = named->what.text;
   seen->explained = (problem.misfit - named->misfit) /
                     (problem.misfit - std::min(problem.elements, named->misfit));

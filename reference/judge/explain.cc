@@ -94,10 +94,6 @@ std::optional<SeenKeys> SeenKeysOf(const OutputView& view, const FailingRowList&
   return *seen;
 }
 
-bool HasFreeNumbers(std::string_view cause) {
-  return cause == "several causes" || cause == "V rows wrong" || cause == "K rows wrong";
-}
-
 std::string HintOf(const SeenKeys& seen) {
   constexpr size_t kShown = 4;
   if (!seen.cause.empty()) {

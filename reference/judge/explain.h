@@ -18,10 +18,6 @@
 
 namespace kvcheck {
 
-// Whether a cause of SeenKeys has numbers that are free: parts of the output with a cause each,
-// rows of K or V that stand in no tensor. Where another question explains all, it is not that.
-bool HasFreeNumbers(std::string_view cause);
-
 // Failing tiles that are asked again for their fault directions, in their order.
 inline constexpr int64_t kHintTiles = 8;
 

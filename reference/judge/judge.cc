@@ -437,8 +437,8 @@ class OutputJudge {
     AddCompletion(view, options);
     verdict_.seen = SeenKeysOf(view, failing_rows_);
     // Where another question is answered by all rows, nothing is left for free numbers to explain.
-    if (verdict_.seen && !verdict_.passes_with.empty() &&
-        (verdict_.seen->cause.empty() || HasFreeNumbers(verdict_.seen->cause))) {
+    if (verdict_.seen && !verdict_.passes_with.empty() && verdict_.seen->has_free_numbers) {
+      verdict_.seen->has_free_numbers = false;
       verdict_.seen->cause.clear();
       verdict_.seen->text.clear();
     }

@@ -46,13 +46,16 @@ struct TriedCause {
 
 struct SeenKeys {
   int64_t kv_len = 0;
-  int64_t rows = 0;               // that were looked at
-  int64_t elements = 0;           // N: the misfit that noise leaves
-  double misfit = 0;              // of the right answer
-  std::string cause;              // name of the one that explains the rows; empty: none does
-  std::string text;               // what happened, with its numbers, as a clause; empty: see cause
-  double explained = 0;           // by it
-  std::vector<TriedCause> tried;  // best first, a few
+  int64_t rows = 0;      // that were looked at
+  int64_t elements = 0;  // N: the misfit that noise leaves
+  double misfit = 0;     // of the right answer
+  std::string cause;     // name of the one that explains the rows; empty: none does
+  std::string text;      // what happened, with its numbers, as a clause; empty: see cause
+  double explained = 0;  // by it
+  // The cause has numbers that were fitted to the errors: parts of the output with a cause each,
+  // rows of K or V that are in no tensor. Where another question explains all, it is not that.
+  bool has_free_numbers = false;
+  std::vector<TriedCause> tried;     // best first, a few
   std::vector<WeightEstimate> keys;  // the keys whose weights differ most, strongest first
   int64_t block = 0;                 // keys of a column of `heads`
   std::vector<HeadEstimates> heads;

@@ -349,7 +349,7 @@ TEST(Causes, NameRangesOfKThatStandNowhere) {
 
 TEST(Causes, NamePagesThatStandNowhere) {
   const OutputVerdict out = JudgePlanted("", Stale({"k", "v"}, 96, 112));
-  // What stands in the place of the rows is free: a part of the errors, and no cause.
+  // The lost rows explain only a part of the errors, so that no cause is named.
   EXPECT_EQ(out.cause, "");
   ASSERT_FALSE(out.hints.empty());
   EXPECT_EQ(out.hints[0].rfind("not explained as a whole: it looks as if ", 0), 0U);
