@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz/draw_prefix.h"
@@ -122,7 +123,8 @@ class GivesBack : public ModelStore {
   }
   void Observe(PrefixCounters* counters) override {
     ModelStore::Observe(counters);
-    counters->hits = counters->hit_tokens = PrefixCounters::kUnknown;  // of the store behind it
+    // The reference store counts hits before this one shortens them.
+    counters->hits = counters->hit_tokens = PrefixCounters::kUnknown;
   }
 
  private:
@@ -154,9 +156,9 @@ class GivesBack : public ModelStore {
 
 struct Found {
   int64_t failed = 0;
-  int64_t windows = 0;     // hits that were due in a case with a window
-  int64_t elsewhere = 0;   // and in one without
-  std::string signatures;  // of the failures, each once
+  int64_t windows = 0;     // hits that were due in cases with a window
+  int64_t elsewhere = 0;   // hits that were due in cases without one
+  std::string signatures;  // one line for each kind of failure
   std::string first;       // the first failure, with its case
 };
 

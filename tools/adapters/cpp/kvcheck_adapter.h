@@ -277,8 +277,8 @@ struct PrefixSpace {
                      all, least_tokens, identity, operations, damages)
 };
 
-// Of caches that keep rows in memory as they are given, without windows, limits of entries, disk
-// and tiers, and have these operations.
+// The space of a cache with these operations that keeps rows in memory as they are given: no
+// windows, no limit of entries, no disk, no tiers.
 inline PrefixSpace PlainPrefixSpace(Texts operations) {
   PrefixSpace space;
   space.quantizes = space.windows = space.entries = space.disk = space.tiers = false;
