@@ -94,12 +94,11 @@ void TakeLowNumbers(std::vector<std::pair<size_t, double>> largest, ExpectedTile
 
 }  // namespace
 
-// The most recently used heads. Two suffice for one thread that walks in order; more let several
-// threads work on neighbouring tiles, and serve the statistics, whose other heads vary from row to
-// row: as many as kBytes hold.
+// The most recently used heads: a few, so that several threads work on neighbouring tiles; or as
+// many as kBytes hold, for the other heads that the statistics read.
 struct AttentionSource::HeadCache {
   static constexpr int64_t kBytes = int64_t{1} << 28;
-  size_t capacity = 2;
+  size_t capacity = 2;  // of a thread that walks in order
   struct Entry {
     int64_t key = 0;
     std::once_flag once;
@@ -123,8 +122,11 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
   // K twice, as rows and as tiles, and V.
   const double head_bytes = 8.0 * static_cast<double>(c.kv_len) *
                             (2 * static_cast<double>(c.k_dim) + static_cast<double>(c.v_dim));
-  heads_->capacity = std::max(heads_->capacity,
-                              static_cast<size_t>(std::min(64.0, HeadCache::kBytes / head_bytes)));
+  const auto fit = static_cast<int64_t>(std::min(64.0, HeadCache::kBytes / head_bytes));
+  // In decoding each other head is read by one row, or by those of a head group.
+  streams_other_heads_ = c.query_len == 1 && fit <= c.kv_heads;
+  const int64_t few = streams_other_heads_ ? 2 : 4;
+  heads_->capacity = std::max(heads_->capacity, static_cast<size_t>(std::max(few, fit)));
   if (c.sinks) {
     const Tensor& sinks = Get(inputs, "sinks");
     sinks_.resize(static_cast<size_t>(sinks.ElementCount()));
@@ -209,7 +211,7 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
 
 std::vector<double> AttentionSource::OutputOver(int64_t batch, int64_t kv_head,
                                                 const RowQuestion& row) const {
-  if (static_cast<int64_t>(heads_->capacity) <= case_.kv_heads) {
+  if (streams_other_heads_) {
     return OutputOverHead(case_, profile_, inputs_, batch, kv_head, row);
   }
   const auto head = Head(batch, kv_head);

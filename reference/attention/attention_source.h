@@ -78,6 +78,7 @@ class AttentionSource : public ExpectedSource {
   std::vector<OutputInfo> outputs_;
   int64_t rows_per_head_ = 0;  // query heads of a key/value head times L
   int64_t tiles_per_head_ = 0;
+  bool streams_other_heads_ = false;  // their keys are decoded a few at a time, and not kept
   std::shared_ptr<HeadCache> heads_;
 };
 

@@ -138,14 +138,15 @@ inline void OverChannels(int64_t dv, const Body& body) {
 
 constexpr size_t kDoubleBytes = sizeof(double);
 
-// Rows of V that stay in cache while all runs of channels pass over them; sums go on from what
-// they were after the rows before.
+// Rows of V that all runs of channels read before the next rows, so that they are still in L2: a
+// row of 128 channels takes 1 KiB. Each run loads its sums, adds these rows, and stores them.
 constexpr int64_t kRowsInCache = 128;
 
 template <typename Body>
 KVCHECK_INLINE void OverRows(int64_t n, Body body) {
-  for (int64_t j = 0; j < n; j += kRowsInCache)
+  for (int64_t j = 0; j < n; j += kRowsInCache) {
     body(j, n - j < kRowsInCache ? n : j + kRowsInCache);
+  }
 }
 
 KVCHECK_INLINE void Clear(double* values, int64_t n) {
@@ -368,9 +369,6 @@ void Project(const int32_t* keys, int64_t n, const double* w, const double* v, i
   for (; j < n; ++j) ProjectRows<1>(keys + j, w, v, dv, out + j * kProjectLanes);
 }
 
-// Asks for the row that comes so many rows later, which lies anywhere.
-constexpr int64_t kRowsAhead = 16;
-
 // One run of columns through all cells. What a level adds to the finer ones is nothing where a cell
 // holds a single one, which most do.
 template <bool kHasBoth, typename T, int kVectors>
@@ -403,11 +401,6 @@ KVCHECK_INLINE void CellRun(const CellOrder& order, const double* v, int64_t col
   };
   for (int64_t j = 0; j < order.n; ++j) {
     for (int level = 1; level <= order.closes[j]; ++level) close(level);
-    if (j + kRowsAhead < order.n) {
-      const double* later = v + int64_t{order.rows[j + kRowsAhead]} * columns + first;
-      __builtin_prefetch(later);
-      if (sizeof(T) * kVectors > 64) __builtin_prefetch(later + 8);
-    }
     const double* row = v + int64_t{order.rows[j]} * columns + first;
     T own[kVectors];
     for (int i = 0; i < kVectors; ++i) {
@@ -449,7 +442,7 @@ void CellSquaresKernel(const CellOrder& order, const double* v, int64_t columns,
   }
 }
 
-// Of runs [begin, end), whose keys begin with key j.
+// Sums runs [begin, end); j is the first key of run `begin`.
 template <bool kHasSquares, typename T, int kVectors>
 KVCHECK_INLINE void RunSumsOf(const int32_t* keys, const int32_t* run, int64_t j, int64_t n,
                               int64_t begin, int64_t end, const double* p, const double* v,

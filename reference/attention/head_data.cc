@@ -86,6 +86,21 @@ void LoadInBasis(const AttentionCase& c, const Profile& profile, const TensorMap
   operand->in_basis = std::move(stored);
 }
 
+// What a kernel should have read of rows of K or V: the stored values, or the originals.
+DecodedRows LoadValues(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                       bool is_key, int64_t first_row, int64_t rows) {
+  const std::string name = is_key ? "k" : "v";
+  const KvFormat& format = is_key ? c.k : c.v;
+  if (!c.against_original || IsPlain(format)) {
+    return DecodeRows(format, profile, CacheRows(format, inputs, name), first_row, rows);
+  }
+  const int64_t dim = is_key ? c.k_dim : c.v_dim;
+  DecodedRows originals;
+  originals.hi.resize(static_cast<size_t>(rows * dim));
+  DecodeTo(Get(inputs, name + "_original"), first_row * dim, originals.hi);
+  return originals;
+}
+
 std::vector<double> Transpose(const std::vector<double>& rows, int64_t kv_len, int64_t dim) {
   const int64_t tiles = (kv_len + kKeyTile - 1) / kKeyTile;
   std::vector<double> out(static_cast<size_t>(tiles * kKeyTile * dim), 0.0);
@@ -108,27 +123,15 @@ std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, b
 
 OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                         bool is_key, int64_t batch, int64_t kv_head, OperandDetail detail) {
-  const std::string name = is_key ? "k" : "v";
   const KvFormat& format = is_key ? c.k : c.v;
   OperandRows operand;
   operand.dim = is_key ? c.k_dim : c.v_dim;
   const int64_t first_row = (batch * c.kv_heads + kv_head) * c.kv_len;
   if (detail.in_basis) operand.basis = BasisOf(format, operand.dim);
-  const auto load_detail = [&] {
-    if (operand.basis.Rotates()) {
-      LoadInBasis(c, profile, inputs, is_key, batch, kv_head, &operand);
-    } else if (!detail.parts) {
-      return;
-    } else if (GridOf(format)) {
-      LoadParts(c, inputs, is_key, batch, kv_head, &operand);
-    } else if (Leaves(format, CodecChoice::kDecode)) {
-      LoadMagnitudes(c, profile, inputs, is_key, batch, kv_head, &operand);
-    }
-  };
+  DecodedRows values = LoadValues(c, profile, inputs, is_key, first_row, c.kv_len);
+  operand.hi = std::move(values.hi);
+  operand.lo = std::move(values.lo);
   if (c.against_original && !IsPlain(format)) {
-    const Tensor& original = Get(inputs, name + "_original");
-    operand.hi.resize(static_cast<size_t>(c.kv_len * operand.dim));
-    DecodeTo(original, first_row * operand.dim, operand.hi);
     operand.codec_error.reserve(operand.hi.size());
     const auto d = static_cast<size_t>(operand.dim);
     for (size_t at = 0; at < operand.hi.size(); at += d) {
@@ -136,35 +139,26 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
           FormatOfHead(format, kv_head), profile, c.q, std::span(operand.hi).subspan(at, d));
       operand.codec_error.insert(operand.codec_error.end(), error.begin(), error.end());
     }
-    load_detail();
-    return operand;
   }
-  const EncodedRows rows = CacheRows(format, inputs, name);
-  DecodedRows decoded = DecodeRows(format, profile, rows, first_row, c.kv_len);
-  operand.hi = std::move(decoded.hi);
-  operand.lo = std::move(decoded.lo);
-  load_detail();
+  if (operand.basis.Rotates()) {
+    LoadInBasis(c, profile, inputs, is_key, batch, kv_head, &operand);
+  } else if (detail.parts && GridOf(format)) {
+    LoadParts(c, inputs, is_key, batch, kv_head, &operand);
+  } else if (detail.parts && Leaves(format, CodecChoice::kDecode)) {
+    LoadMagnitudes(c, profile, inputs, is_key, batch, kv_head, &operand);
+  }
   return operand;
 }
 
 HeadData LoadKeys(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                   int64_t batch, int64_t kv_head, int64_t first_key, int64_t keys) {
   const int64_t row = (batch * c.kv_heads + kv_head) * c.kv_len + first_key;
-  const auto load = [&](const std::string& name, const KvFormat& format, int64_t dim) {
-    OperandRows operand;
-    operand.dim = dim;
-    if (c.against_original && !IsPlain(format)) {
-      operand.hi.resize(static_cast<size_t>(keys * dim));
-      DecodeTo(Get(inputs, name + "_original"), row * dim, operand.hi);
-    } else {
-      operand.hi = DecodeRows(format, profile, CacheRows(format, inputs, name), row, keys).hi;
-    }
-    return operand;
-  };
   HeadData head;
   head.kv_len = keys;
-  head.k = load("k", c.k, c.k_dim);
-  head.v = load("v", c.v, c.v_dim);
+  head.k.dim = c.k_dim;
+  head.v.dim = c.v_dim;
+  head.k.hi = LoadValues(c, profile, inputs, true, row, keys).hi;
+  head.v.hi = LoadValues(c, profile, inputs, false, row, keys).hi;
   head.k_tiles = Transpose(head.k.hi, keys, c.k_dim);
   return head;
 }
@@ -202,8 +196,7 @@ HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMa
     for (size_t c = 0; c < dv; ++c) {
       const double size = std::fabs(v[c]);
       is_finite = is_finite && size < kInfinity;
-      head.v_largest_of[c] =
-          size < kInfinity ? std::max(head.v_largest_of[c], size) : head.v_largest_of[c];
+      if (size < kInfinity) head.v_largest_of[c] = std::max(head.v_largest_of[c], size);
     }
     if (is_finite) continue;
     head.v_not_finite.resize(dv);
