@@ -120,8 +120,10 @@ void Fields(Io& io, TriedCause& x) {
 
 template <typename Io>
 void Fields(Io& io, SeenKeys& x) {
-  auto& [kv_len, rows, elements, misfit, cause, text, explained, tried, keys, block, heads] = x;
-  io(kv_len, rows, elements, misfit, cause, text, explained, tried, keys, block, heads);
+  auto& [kv_len, rows, elements, misfit, cause, text, explained, has_free_numbers, tried, keys,
+         block, heads] = x;
+  io(kv_len, rows, elements, misfit, cause, text, explained, has_free_numbers, tried, keys, block,
+     heads);
 }
 
 template <typename Io>
