@@ -378,7 +378,7 @@ class RowStatistics {
       if (!(fixed_[c] < spacing)) {
         // What is not random takes the output from one number to others, whatever the phases are.
         rounding_[c] = {0, spacing * spacing / 12, 1};
-        shifted_[c] = 0.5 * spacing;
+        shifted_[c] = MostOfRounding(channel.value, deviation, spacing, fixed_[c]) * spacing;
         fixed_[c] += shifted_[c];
         continue;
       }
@@ -398,12 +398,32 @@ class RowStatistics {
   // Most that the mean of the output's rounding moves by, if o is off by as much as `fixed` before:
   // near a tie what is not random decides for the one or the other neighbour.
   double ShiftOfRounding(double o, double deviation, double spacing, double fixed) const {
-    const double nearest = std::nearbyint(o / spacing) * spacing;
-    const double to_tie = spacing / 2 - std::fabs(nearest - o);
-    if (fixed + NoiseFactor() * deviation < to_tie) return 0;
+    const double reach = fixed + NoiseFactor() * deviation;
+    if (reach < WayToTie(o, spacing) &&
+        reach < WayToTie(o, SpacingAt(coarse_, std::max(0.0, std::fabs(o) - reach)))) {
+      return 0;
+    }
     // The density of a normal variable is below 0.4 / deviation.
-    const double slope = std::max(1.0, 0.4 * spacing / deviation);
-    return std::min(spacing, fixed * slope);
+    double slope = std::max(1.0, 0.4 * spacing / deviation);
+    const double most = 2 * MostOfRounding(o, deviation, spacing, fixed);
+    if (most < 1) slope = std::min(slope, std::numbers::pi * most);
+    return std::min(most * spacing, fixed * slope);
+  }
+
+  // Most of |E RN(x + xi) - x|, in spacings, for a normal xi: the sizes of the terms of its Fourier
+  // series. 2 pi times as much is no less than the sizes of its derivative's, unless it is 0.5, the
+  // most of any xi. Across the end of a binade there is no one spacing.
+  double MostOfRounding(double o, double deviation, double spacing, double fixed) const {
+    const double reach = fixed + NoiseFactor() * deviation;
+    if (SpacingAt(coarse_, std::max(0.0, std::fabs(o) - reach)) != spacing) return 0.5;
+    const double share = deviation / spacing;
+    const double first = std::exp(-2 * std::numbers::pi * std::numbers::pi * share * share);
+    // Terms k fall faster than first^k.
+    return first < 0.5 ? std::min(0.5, first / (1 - first) / std::numbers::pi) : 0.5;
+  }
+
+  static double WayToTie(double o, double spacing) {
+    return spacing / 2 - std::fabs(std::nearbyint(o / spacing) * spacing - o);
   }
 
   // Rests of the output's roundings are independent from channel to channel if each is another
