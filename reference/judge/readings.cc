@@ -36,18 +36,23 @@ class ReorderedRows : public ObservedSource {
   const std::function<int64_t(int64_t)>& row_;
 };
 
+// By which a sum of squares may exceed its mean.
+constexpr double kStandardErrors = 4;
+
 // What the source that was judged says of one tile.
 struct JudgedTile {
   Evaluation evaluation;
   std::vector<uint8_t> fails;  // per row
+  std::optional<TileStatistics> statistics;
 };
 
 // sample: the rows that are wanted; nullptr: all.
 std::optional<ExpectedTile> TileAt(const ExpectedSource& source, int output, const TileSpan& span,
-                                   const RowSample* sample = nullptr) {
+                                   const RowSample* sample = nullptr, bool statistics = false) {
   if (span.index >= source.TileCount()) return std::nullopt;
   TileRequest request;
   request.sample = sample;
+  request.statistics = statistics;
   for (ExpectedTile& tile : source.Tiles(span.index, request)) {
     if (tile.output == output && tile.first_row == span.first_row &&
         tile.row_count == span.row_count) {
@@ -108,10 +113,15 @@ class Candidate {
   // Whether what was explained could not have been so by chance, under bounds that say something.
   bool Convinces(size_t readings) const { return Convinces(readings, log_chance_); }
 
-  // The same of a question that leaves nothing of the output outside its bounds: also where nearly
-  // all of the errors are gone, each of which may be small. A vector that has nothing to do with
-  // them takes a share s of N errors with probability (1 - s)^((N - 1) / 2) at most (hints.h).
+  // The same of a question that leaves nothing of the output outside its bounds: also where errors
+  // are gone, each of which may be small. A vector that has nothing to do with them takes a share s
+  // of N errors with probability (1 - s)^((N - 1) / 2) at most (hints.h). Where no element failed,
+  // a fault of the statistics may not leave less of them: the errors of a truncated output, which
+  // every element has, are less under many a question.
   bool ConvincesOfAll(size_t readings) const {
+    for (const double left : fault_square_) {
+      if (random_square_ > left + kStandardErrors * std::sqrt(2 * random_)) return false;
+    }
     const double left = asked_square_ > 0 ? std::min(1.0, read_square_ / asked_square_) : 1;
     const auto count = static_cast<double>(std::max<int64_t>(explained_, 1));
     return Convinces(readings,
@@ -176,6 +186,7 @@ class Candidate {
   void Weigh(const ExpectedTile& tile, const Evaluation& read, const JudgedTile& judged,
              size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
+      if (judged.statistics) WeighFaults(*judged.statistics, judged.evaluation.error[i], read, i);
       const double bound = info_.claim == Claim::kConformance ? 0 : tile.bound[i];
       const double mass = tile.mass.empty() ? std::fabs(tile.value[i]) : tile.mass[i];
       ++explained_;
@@ -193,6 +204,19 @@ class Candidate {
     }
   }
 
+  void WeighFaults(const TileStatistics& statistics, double error, const Evaluation& read,
+                   size_t i) {
+    const double variance = statistics.sigma_squared[i];
+    if (!(variance > 0) || !std::isfinite(read.error[i]) || !std::isfinite(error)) return;
+    ++random_;
+    random_square_ += read.error[i] / variance * read.error[i];
+    fault_square_.resize(statistics.effect.size());
+    for (size_t k = 0; k < fault_square_.size(); ++k) {
+      const double left = error - statistics.effect[k][i];
+      fault_square_[k] += left / variance * left;
+    }
+  }
+
   const OutputView& view_;
   const OutputInfo& info_;
   const OtherReading& reading_;
@@ -203,6 +227,11 @@ class Candidate {
   int64_t proving_ = 0;
   double log_chance_ = 0;
   double asked_square_ = 0, read_square_ = 0;  // of errors over the bounds of the reading
+  // Of errors over the deviation of roundings, in rows that statistics look at: those of the
+  // reading, what each fault leaves of those as asked, and how many they are.
+  double random_square_ = 0;
+  std::vector<double> fault_square_;
+  double random_ = 0;
 };
 
 using Candidates = std::vector<std::unique_ptr<Candidate>>;
@@ -211,7 +240,7 @@ using Candidates = std::vector<std::unique_ptr<Candidate>>;
 Candidates Surviving(const OutputView& view, const std::vector<TileSpan>& spans,
                      const std::vector<OtherReading>& readings, bool every_row = false) {
   const auto judged_tile = [&](const TileSpan& span) -> std::optional<JudgedTile> {
-    auto tile = TileAt(view.source, view.output, span);
+    auto tile = TileAt(view.source, view.output, span, nullptr, every_row);
     if (!tile) return std::nullopt;
     const ObservedTile observed =
         ReadObserved(view.observed, view.info(), span.first_row, span.row_count);
@@ -219,6 +248,7 @@ Candidates Surviving(const OutputView& view, const std::vector<TileSpan>& spans,
     JudgedTile judged;
     judged.evaluation = Evaluate(view.info(), *tile, observed, view.special);
     judged.fails = FailingRows(judged.evaluation, static_cast<size_t>(view.info().row_length));
+    judged.statistics = std::move(tile->statistics);
     return judged;
   };
   const auto first = std::find_if(spans.begin(), spans.end(), [&](const TileSpan& span) {

@@ -180,6 +180,26 @@ TEST(Completions, NameWhatOnlyTheStatisticsSee) {
   EXPECT_GT(seen, 0);
 }
 
+// Its errors are less under many a question, and least as what they are.
+TEST(Completions, ATruncatedOutputIsNoSoftcap) {
+  ConvertRule cut;
+  cut.rounding = Rounding::kTowardZero;
+  for (const std::string keys : {"64", "100"}) {
+    const AttentionCase c = CaseOf("attention hq=8 hkv=2 l=4 t=" + keys +
+                                   " d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3");
+    const TensorMap inputs = GenerateInputs(Case(c), {});
+    AttentionCase wide = c;
+    wide.out = DType::kFloat32;
+    SimulatedKernel kernel(ParsePlan("plain_f32"), {});
+    const TensorMap exact = Answer(&kernel, wide, inputs);
+    Tensor out(DType::kBFloat16, exact.at("out").shape);
+    EncodeFrom(Decoded(exact.at("out")), DType::kBFloat16, out.bytes.data(), cut);
+    const Verdict verdict = Judge(AttentionSource(c, {}, ParsePlan("flash_attention_2"), inputs),
+                                  MemorySink(TensorMap{{"out", std::move(out)}}));
+    EXPECT_EQ(PassesWithOf(verdict), "") << keys;
+  }
+}
+
 TEST(Completions, NameNothingForAWrongOutput) {
   const AttentionCase c = CaseOf(kWholeShape + "out=bf16 lse=natural data=gauss:3");
   TensorMap inputs = GenerateInputs(Case(c), {});
