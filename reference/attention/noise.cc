@@ -573,8 +573,8 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
   noise.denominator_error = DenominatorError(a, w);
   const double one_way = additions.follows ? Gamma(additions.one_way, a.u_a)
                                            : Gamma(additions.one_way, additions.u) * a.cut_pv.size;
-  const double fixed = one_way + Gamma(a.c_p, a.u_a) + a.cut_pv.lost +
-                       (a.merge == MergeKind::kNone ? 0 : a.u_weight);
+  const double fixed = one_way + Gamma(a.c_p, a.u_a) + a.cut_pv.lost;
+  const double of_merge = a.merge == MergeKind::kNone ? 0 : a.u_weight;
   for (size_t c = 0; c < channels; ++c) {
     const ChannelSums& sums = question.sums[c];
     const double o = std::fabs(sums.o);
@@ -587,7 +587,8 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
       const double gap = std::max(0.0, keys.mass[c] - o);
       noise.slack[c] = a.u_p * (a.p_in_numerator ? keys.mass[c] : gap);
     }
-    noise.slack[c] += fixed * sums.x;
+    // All keys may be one range of a merge.
+    noise.slack[c] += fixed * sums.x + of_merge * std::min(o, sums.x);
     // Roundings at random, or all of them at their worst: whichever is less.
     const double summed = additions.follows ? std::min(o, sums.x) : sums.x;
     const double step = additions.u * summed;
