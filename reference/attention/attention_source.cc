@@ -23,6 +23,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Rows of a head that take part in the statistics, where all do not.
+constexpr int64_t kRowsOfHead = 32;
+
 enum Reason {
   kOverflow,
   kPaddingQuery,
@@ -108,6 +111,22 @@ struct AttentionSource::HeadCache {
   std::list<std::shared_ptr<Entry>> entries;
 };
 
+// Sums of the heads whose tiles are judged: those of a head are asked for once.
+struct AttentionSource::DeviceHeads {
+  static constexpr size_t kHeads = 3;
+  struct Entry {
+    int64_t key = 0;
+    std::once_flag once;
+    std::shared_ptr<const HeadSums> sums;
+  };
+  DeviceSums ask;
+  std::mutex mutex;
+  std::list<std::shared_ptr<Entry>> entries;
+  // Of the batch row asked for last.
+  int64_t batch = -1;
+  std::shared_ptr<const SeenColumns> seen;
+};
+
 AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile, const Plan& plan,
                                  const TensorMap& inputs, const AttentionSource* other)
     : case_(c),
@@ -160,6 +179,87 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
 }
 
 AttentionSource::~AttentionSource() = default;
+
+void AttentionSource::UseDevice(DeviceSums sums) {
+  // Biases are of every query and key, and would have to be sent; so would codes, or what heads see
+  // each by itself. Where queries are few every row is written out.
+  const MaskSpec& mask = case_.mask;
+  if (case_.alibi || mask.array == MaskArrayKind::kAdditive ||
+      (mask.array != MaskArrayKind::kNone && mask.axes == MaskAxes::kBHLT) || !IsPlain(case_.k) ||
+      !IsPlain(case_.v) || case_.query_len <= kRowsOfHead) {
+    return;
+  }
+  device_ = std::make_shared<DeviceHeads>();
+  device_->ask = std::move(sums);
+}
+
+std::shared_ptr<const HeadSums> AttentionSource::SumsOfHead(int64_t batch, int64_t kv_head,
+                                                            const HeadData& head) const {
+  if (device_ == nullptr || !HasEnclosures(head, arithmetic_)) return nullptr;
+  const int64_t key = batch * case_.kv_heads + kv_head;
+  std::shared_ptr<DeviceHeads::Entry> entry;
+  {
+    const std::lock_guard lock(device_->mutex);
+    auto& entries = device_->entries;
+    const auto found = std::find_if(entries.begin(), entries.end(),
+                                    [&](const auto& one) { return one->key == key; });
+    if (found != entries.end()) {
+      entry = *found;
+      entries.splice(entries.begin(), entries, found);
+    } else {
+      entry = std::make_shared<DeviceHeads::Entry>();
+      entry->key = key;
+      entries.push_front(entry);
+      if (entries.size() > DeviceHeads::kHeads) entries.pop_back();
+    }
+  }
+  std::call_once(entry->once, [&] { entry->sums = device_->ask(QuestionOfHead(batch, kv_head)); });
+  return entry->sums;
+}
+
+HeadQuestion AttentionSource::QuestionOfHead(int64_t batch, int64_t kv_head) const {
+  HeadQuestion question;
+  question.batch = batch;
+  question.kv_head = kv_head;
+  question.scale = case_.scale;
+  question.softcap = case_.softcap.value_or(0);
+  question.rounded = RoundedWeightsOf(arithmetic_);
+  question.sinks = sinks_;
+  const std::lock_guard lock(device_->mutex);
+  if (device_->batch != batch) {
+    device_->seen = std::make_shared<SeenColumns>(ColumnsSeen(batch));
+    device_->batch = batch;
+  }
+  question.seen = device_->seen;
+  return question;
+}
+
+SeenColumns AttentionSource::ColumnsSeen(int64_t batch) const {
+  const auto queries = static_cast<size_t>(case_.query_len);
+  const auto t = static_cast<size_t>(case_.kv_len);
+  SeenColumns seen;
+  seen.first.assign(queries, 0);
+  seen.end.assign(queries, 0);
+  std::vector<std::vector<int32_t>> with_gaps;  // by query; empty: its keys are a range
+  for (size_t l = 0; l < queries; ++l) {
+    VisibleSet visible = mask_.Visible({batch, 0, static_cast<int64_t>(l)});
+    if (visible.kind != QueryKind::kOrdinary || visible.keys.empty()) continue;
+    seen.first[l] = visible.keys.front();
+    seen.end[l] = visible.keys.back() + 1;
+    const auto range = static_cast<size_t>(seen.end[l] - seen.first[l]);
+    if (visible.keys.size() == range) continue;
+    with_gaps.resize(queries);
+    with_gaps[l] = std::move(visible.keys);
+  }
+  if (with_gaps.empty()) return seen;
+  seen.visible.assign(queries * t, 0);
+  for (size_t l = 0; l < queries; ++l) {
+    uint8_t* row = seen.visible.data() + l * t;
+    for (const int32_t key : with_gaps[l]) row[key] = 1;
+    if (with_gaps[l].empty()) std::fill(row + seen.first[l], row + seen.end[l], uint8_t{1});
+  }
+  return seen;
+}
 
 bool AttentionSource::HasHeadsOf(const AttentionSource& other) const {
   const AttentionCase& c = other.case_;
@@ -228,7 +328,6 @@ bool AttentionSource::TakesStatistics(const QueryIndex& query, const TileRequest
 bool AttentionSource::IsOneOfSome(const QueryIndex& query) const {
   // The last of each of so many equal parts of a head's queries, so that a case of many rows costs
   // no more than one of some.
-  constexpr int64_t kRowsOfHead = 32;
   const int64_t l = query.query;
   return l * kRowsOfHead / case_.query_len != (l + 1) * kRowsOfHead / case_.query_len;
 }
@@ -279,7 +378,17 @@ std::vector<uint8_t> AttentionSource::AcceptRows(const HeadData& head, const Til
     index.push_back(r);
     rows.push_back({&contexts[r], &owned[r]});
   }
-  const std::vector<RowEnclosure> enclosures = EncloseRows(rows);
+  std::vector<std::optional<RowSums>> given;
+  const QueryIndex first = RowAt(out.first_row);
+  const int64_t kv_head = first.query_head / (case_.query_heads / case_.kv_heads);
+  const auto sums = rows.empty() ? nullptr : SumsOfHead(first.batch, kv_head, head);
+  if (sums != nullptr) {
+    const int64_t of_head = (first.batch * case_.kv_heads + kv_head) * rows_per_head_;
+    for (const size_t r : index) {
+      given.push_back(sums->Of(out.first_row + static_cast<int64_t>(r) - of_head));
+    }
+  }
+  const std::vector<RowEnclosure> enclosures = EncloseRows(rows, given);
   const auto dv = static_cast<size_t>(case_.v_dim);
   std::vector<uint8_t> accepted(count, 0);
   std::vector<double> tolerance(dv);

@@ -13,6 +13,7 @@
 
 #include "reference/attention/arithmetic.h"
 #include "reference/attention/row_reference.h"
+#include "reference/attention/row_sums.h"
 #include "reference/attention/visible.h"
 #include "reference/spec/tiles.h"
 
@@ -35,6 +36,10 @@ class AttentionSource : public ExpectedSource {
                   const TensorMap& inputs, const AttentionSource* other = nullptr);
   ~AttentionSource() override;
 
+  // Sums of whole heads come from another evaluator where it has them, of cases whose K, V and mask
+  // it can be given. Before the first tile.
+  void UseDevice(DeviceSums sums);
+
   const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
   int64_t TileCount() const override;
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
@@ -50,6 +55,7 @@ class AttentionSource : public ExpectedSource {
 
  private:
   struct HeadCache;
+  struct DeviceHeads;
   // Rows of the output, counted over (B, Hq, L).
   QueryIndex RowAt(int64_t row) const;
   std::shared_ptr<const HeadData> Head(int64_t batch, int64_t kv_head) const;
@@ -59,6 +65,11 @@ class AttentionSource : public ExpectedSource {
   bool TakesStatistics(const QueryIndex& query, const TileRequest& request) const;
   // Whether it is one of these 32, or of fewer.
   bool IsOneOfSome(const QueryIndex& query) const;
+  // What the device has of a head; nullptr: nothing.
+  std::shared_ptr<const HeadSums> SumsOfHead(int64_t batch, int64_t kv_head,
+                                             const HeadData& head) const;
+  HeadQuestion QuestionOfHead(int64_t batch, int64_t kv_head) const;
+  SeenColumns ColumnsSeen(int64_t batch) const;
   // Fills the rows of the tiles that the request accepts at cheaper bounds; of each row whether it
   // was one.
   std::vector<uint8_t> AcceptRows(const HeadData& head, const TileRequest& request,
@@ -80,6 +91,7 @@ class AttentionSource : public ExpectedSource {
   int64_t tiles_per_head_ = 0;
   bool streams_other_heads_ = false;  // their keys are decoded a few at a time, and not kept
   std::shared_ptr<HeadCache> heads_;
+  std::shared_ptr<DeviceHeads> device_;  // null: all sums are those of this processor
 };
 
 }  // namespace kvcheck

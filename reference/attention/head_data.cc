@@ -186,6 +186,7 @@ HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMa
       square += size * size;
     }
     head.k_abs_sum[static_cast<size_t>(j)] = sum;
+    head.k_abs_largest = std::max(head.k_abs_largest, sum);
     head.k_norm_largest = std::max(head.k_norm_largest, std::sqrt(square));
   }
   head.v_largest_of.assign(static_cast<size_t>(head.v.dim), 0);

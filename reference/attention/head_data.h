@@ -59,6 +59,7 @@ struct HeadData {
   std::vector<double> k_lo_tiles;         // empty: all zero
   std::vector<double> k_magnitude_tiles;  // empty: |k_tiles|
   std::vector<double> k_abs_sum;          // [T] sum_i of the magnitude, or of |y| in its basis
+  double k_abs_largest = 0;               // max of k_abs_sum
   double k_norm_largest = 0;              // max |k|_2 of all keys
   double v_largest = 0;                   // max |v| of all keys, of those that are finite
   std::vector<double> v_largest_of;       // [Dv] the same of each channel

@@ -7,6 +7,7 @@
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/own_error.h"
+#include "reference/attention/row_sums.h"
 #include "reference/attention/score_error.h"
 #include "reference/numerics/real.h"
 
@@ -50,29 +51,29 @@ class Block {
   explicit Block(std::span<const BlockRow> rows)
       : rows_(rows),
         head_(*rows[0].context->head),
-        a_(*rows[0].context->arithmetic),
+        rounded_(RoundedWeightsOf(*rows[0].context->arithmetic)),
         dv_(static_cast<size_t>(head_.v.dim)) {
     first_ = std::numeric_limits<int64_t>::max();
     for (const BlockRow& row : rows) {
       first_ = std::min<int64_t>(first_, row.owned->keys.front());
       end_ = std::max<int64_t>(end_, row.owned->keys.back() + 1);
     }
-    for (int64_t key = first_; key < end_; ++key) {
-      k_abs_largest_ = std::max(k_abs_largest_, head_.k_abs_sum[static_cast<size_t>(key)]);
-    }
-  }
-
-  std::vector<RowEnclosure> Run() {
     Weigh();
     const size_t sums = rows_.size() * dv_;
     o_.assign(sums, 0), mass_.assign(sums, 0), squares_.assign(z_.empty() ? 0 : sums, 0);
     SumBlock(head_, first_, end_ - first_, std::ssize(rows_), w_.data(),
              z_.empty() ? nullptr : z_.data(), o_.data(), mass_.data(),
              z_.empty() ? nullptr : squares_.data());
-    std::vector<RowEnclosure> enclosures;
-    for (size_t r = 0; r < rows_.size(); ++r) enclosures.push_back(Enclose(r));
-    return enclosures;
+    const auto of_row = [&](const std::vector<double>& all, size_t r) {
+      return all.empty() ? std::span<const double>() : std::span(all).subspan(r * dv_, dv_);
+    };
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      sums_[r].o = of_row(o_, r), sums_[r].mass = of_row(mass_, r);
+      sums_[r].squares = of_row(squares_, r);
+    }
   }
+
+  const RowSums& Of(size_t row) const { return sums_[row]; }
 
  private:
   size_t Keys() const { return static_cast<size_t>(end_ - first_); }
@@ -88,100 +89,121 @@ class Block {
     std::vector<double> dots(rows_.size() * stride);
     ScoreBlock(head_, q, first_tile, tiles, dots.data());
     w_.assign(rows_.size() * Keys(), 0);
-    if (a_.u_p > 0) z_.assign(w_.size(), 0);
-    facts_.resize(rows_.size());
+    if (rounded_.any) z_.assign(w_.size(), 0);
+    sums_.resize(rows_.size());
     std::vector<double> s, e;
     for (size_t r = 0; r < rows_.size(); ++r) {
       const RowQuestion& row = rows_[r].owned->question;
       const double* dot = &dots[r * stride];
       s.resize(row.keys.size()), e.resize(row.keys.size());
-      RowFacts& facts = facts_[r];
-      facts.lowest = std::numeric_limits<double>::infinity();
-      facts.max = row.has_sink ? row.sink : -std::numeric_limits<double>::infinity();
+      RowSums& sums = sums_[r];
+      sums.lowest = std::numeric_limits<double>::infinity();
+      sums.max = row.has_sink ? row.sink : -std::numeric_limits<double>::infinity();
       for (size_t j = 0; j < s.size(); ++j) {
         double x = 0;
         FinishScore(row, j, dot[row.keys[j] - first_tile * kKeyTile], &x, &s[j]);
-        facts.x_largest = Max(facts.x_largest, Abs(x));
-        facts.max = Max(facts.max, s[j]);
-        facts.lowest = std::min(facts.lowest, s[j]);
+        sums.x_largest = Max(sums.x_largest, Abs(x));
+        sums.max = Max(sums.max, s[j]);
+        sums.lowest = std::min(sums.lowest, s[j]);
       }
-      for (const double bias : row.bias) facts.bias_largest = Max(facts.bias_largest, Abs(bias));
-      facts.size_largest = Max(Abs(facts.max), Abs(facts.lowest));
-      for (double& score : s) score -= facts.max;
+      for (const double bias : row.bias) sums.bias_largest = Max(sums.bias_largest, Abs(bias));
+      for (double& score : s) score -= sums.max;
       ExpAll(s, e.data());
-      Normalise(row, e, &facts, r);
+      AddWeights(row, e, &sums, r);
     }
   }
 
-  void Normalise(const RowQuestion& row, std::span<const double> e, RowFacts* facts, size_t r) {
+  void AddWeights(const RowQuestion& row, std::span<const double> e, RowSums* sums, size_t r) {
     double sum = 0;
+    size_t heaviest = 0;
     for (size_t j = 0; j < e.size(); ++j) {
       sum += e[j];
-      if (e[j] > e[facts->heaviest]) facts->heaviest = j;
+      if (e[j] > e[heaviest]) heaviest = j;
     }
-    if (row.has_sink) facts->sink_e = Exp(row.sink - facts->max);
-    facts->denominator = sum + facts->sink_e;
+    sums->heaviest = row.keys[heaviest];
+    sums->heaviest_e = e[heaviest];
+    if (row.has_sink) sums->sink_e = Exp(row.sink - sums->max);
+    sums->denominator = sum + sums->sink_e;
     double* w = &w_[r * Keys()];
     for (size_t j = 0; j < e.size(); ++j) w[row.keys[j] - first_] = e[j];
     if (z_.empty()) return;
-    // Weights that may be subnormal numbers of P's type are rounded by more than u_p, and those
-    // next to 1 by less.
-    const double unit = a_.p_normalised ? facts->denominator : 1;
-    const double least = unit * a_.eta_p / a_.u_p * (1 + kOfSums);
-    const double most =
-        a_.p_cut ? 1 - a_.u_p * (1 + kOfSums) : std::numeric_limits<double>::infinity();
+    const double least = rounded_.least * (rounded_.normalised ? sums->denominator : 1);
     double* z = &z_[r * Keys()];
-    double others = 0;
     for (size_t j = 0; j < e.size(); ++j) {
-      const bool is_rounded = e[j] >= least && e[j] <= most;
+      const bool is_rounded = e[j] >= least && e[j] <= rounded_.most;
       const double square = is_rounded ? e[j] * e[j] : 0;
       z[row.keys[j] - first_] = square;
-      facts->weight_squares += square;
-      others += is_rounded ? 0 : e[j];
+      sums->weight_squares += square;
+      sums->other_weights += is_rounded ? 0 : e[j];
     }
-    facts->weight_squares /= facts->denominator * facts->denominator;
-    facts->other_weights = others / facts->denominator;
   }
 
+  std::span<const BlockRow> rows_;
+  const HeadData& head_;
+  const RoundedWeights rounded_;
+  const size_t dv_;
+  int64_t first_ = 0, end_ = 0;             // columns that some row sees
+  std::vector<double> w_, z_;               // [row][column]; z_ empty: P is not rounded
+  std::vector<double> o_, mass_, squares_;  // [row][channel]
+  std::vector<RowSums> sums_;
+};
+
+// Whatever evaluated its sums: two numbers between which the tolerance of each element lies.
+class Encloser {
+ public:
+  explicit Encloser(const BlockRow& row, const RowSums& sums)
+      : context_(*row.context),
+        owned_(*row.owned),
+        sums_(sums),
+        head_(*context_.head),
+        a_(*context_.arithmetic),
+        dv_(static_cast<size_t>(head_.v.dim)),
+        size_largest_(Max(Abs(sums.max), Abs(sums.lowest))),
+        weight_squares_(sums.weight_squares / (sums.denominator * sums.denominator)),
+        other_weights_(sums.other_weights / sums.denominator) {}
+
+  RowEnclosure Run() const { return Enclose(); }
+
+ private:
   // The row by a few keys that stand for all: one of the largest score, and one of the smallest,
   // both with the largest error that any key's score may have.
   struct Extremes {
     std::vector<double> x, s, bias, magnitude, k_abs_sum, e, p;
     RowScores scores;
 
-    Extremes(const Block& block, size_t r, double magnitude_largest) {
-      const RowQuestion& row = block.rows_[r].owned->question;
-      const RowFacts& facts = block.facts_[r];
-      x.assign(2, facts.x_largest);
-      s = {facts.max, facts.lowest};
-      if (!row.bias.empty()) bias.assign(2, facts.bias_largest);
+    Extremes(const Encloser& of, double magnitude_largest) {
+      const RowQuestion& row = of.owned_.question;
+      const RowSums& sums = of.sums_;
+      x.assign(2, sums.x_largest);
+      s = {sums.max, sums.lowest};
+      if (!row.bias.empty()) bias.assign(2, sums.bias_largest);
       magnitude.assign(2, magnitude_largest);
-      k_abs_sum.assign(2, block.k_abs_largest_);
+      k_abs_sum.assign(2, of.head_.k_abs_largest);
       e.assign(2, 1), p = {0, 1};
       scores.keys = row.keys;
       scores.x = x, scores.s = s, scores.bias = bias, scores.magnitude = magnitude;
       scores.k_abs_sum = k_abs_sum, scores.e = e, scores.p = p;
       for (const double q : row.q) scores.q_abs_sum += Abs(q);
-      scores.k_dim = static_cast<double>(block.head_.k.dim);
-      scores.kv_len = static_cast<double>(block.head_.kv_len);
+      scores.k_dim = static_cast<double>(of.head_.k.dim);
+      scores.kv_len = static_cast<double>(of.head_.kv_len);
       scores.first_column = row.first_column;
       scores.scale = row.scale, scores.softcap = row.softcap;
       scores.has_sink = row.has_sink, scores.sink = row.sink;
-      scores.sink_p = facts.sink_e / facts.denominator;
-      scores.max = facts.max, scores.denominator = facts.denominator;
+      scores.sink_p = sums.sink_e / sums.denominator;
+      scores.max = sums.max, scores.denominator = sums.denominator;
       scores.stands_for = static_cast<double>(row.keys.size());
-      scores.size_largest = facts.size_largest;
+      scores.size_largest = of.size_largest_;
     }
   };
 
-  RowEnclosure Enclose(size_t r) const {
+  RowEnclosure Enclose() const {
     const RowEnclosure unknown;
-    const RowContext& context = *rows_[r].context;
-    const RowQuestion& row = rows_[r].owned->question;
-    const RowFacts& facts = facts_[r];
+    const RowContext& context = context_;
+    const RowQuestion& row = owned_.question;
+    const RowSums& sums = sums_;
     const auto n = static_cast<double>(row.keys.size());
-    if (!std::isfinite(facts.x_largest) || !std::isfinite(facts.size_largest) ||
-        !std::isfinite(facts.denominator)) {
+    if (!std::isfinite(sums.x_largest) || !std::isfinite(size_largest_) ||
+        !std::isfinite(sums.denominator) || sums.heaviest < 0 || sums.heaviest >= head_.kv_len) {
       return unknown;
     }
 
@@ -192,20 +214,20 @@ class Block {
     const double magnitude = Abs(row.scale) * (std::sqrt(q_square) + lost) *
                              (head_.k_norm_largest + lost) * (1 + kOfSums);
     double score = (DotError<double>(static_cast<double>(row.q.size())) + 2 * kU) * magnitude +
-                   2 * kU * (facts.x_largest + facts.size_largest + facts.bias_largest) + 0x1p-1000;
+                   2 * kU * (sums.x_largest + size_largest_ + sums.bias_largest) + 0x1p-1000;
     if (row.softcap > 0) {
       score += (kTanhError<double> + 4 * kU + kTanhFloor<double>)*row.softcap;
     }
     // Below that distance a weight is 0.
-    const double last = facts.sink_e > 0 ? std::min(facts.lowest, row.sink) : facts.lowest;
-    const double distance = std::min(facts.max - last, 1000.0);
+    const double last = sums.sink_e > 0 ? std::min(sums.lowest, row.sink) : sums.lowest;
+    const double distance = std::min(sums.max - last, 1000.0);
     const double rho = std::expm1(2 * (2 * score + kU * distance)) + 2 * kExpError<double>;
     const double gamma = Gamma(n + 8, kU);
     if (!(4 * (rho + gamma) < kOfSums)) return unknown;
     const double floor = (n + 1) * (kExpFloor<double> + 0x1p-1070);
 
     // No less than the row's.
-    const Extremes extremes(*this, r, magnitude);
+    const Extremes extremes(*this, magnitude);
     KeyWeights most = ComputeKeyWeights(a_, extremes.scores);
     if (most.unbounded || most.may_overflow) return unknown;
     const double rho_up = most.c[1], factor = most.x[1];
@@ -228,8 +250,7 @@ class Block {
     std::vector<ChannelSums> above(dv_), below(dv_);
     std::vector<double> rounded_mass(dv_), squares(dv_);
     for (size_t c = 0; c < dv_; ++c) {
-      const size_t at = r * dv_ + c;
-      const double o = o_[at] / facts.denominator, mass = mass_[at] / facts.denominator;
+      const double o = sums_.o[c] / sums.denominator, mass = sums_.mass[c] / sums.denominator;
       const double v = head_.v_largest_of[c];
       const double size = Abs(o), spread = v + size;
       const double own = (rho * spread + gamma * (mass + size)) * (1 + 0x1p-20) + floor * (1 + v);
@@ -244,10 +265,10 @@ class Block {
       ChannelSums& low = below[c];
       low.o = Max(0.0, size - own);
       low.mass = low.x = Max(0.0, mass * (1 - kOfSums) - floor * (1 + v));
-      rounded_mass[c] = Max(0.0, low.mass - facts.other_weights * (1 + kOfSums) * v);
+      rounded_mass[c] = Max(0.0, low.mass - other_weights_ * (1 + kOfSums) * v);
       low.y = rounds_numerator ? a_.u_p * rounded_mass[c] : 0;
-      if (!z_.empty()) {
-        const double sum = squares_[at] / (facts.denominator * facts.denominator);
+      if (!sums_.squares.empty()) {
+        const double sum = sums_.squares[c] / (sums.denominator * sums.denominator);
         // Squares that overflow say nothing.
         squares[c] = std::isfinite(sum) ? sum * (1 - 2 * kOfSums) : 0;
       }
@@ -259,7 +280,7 @@ class Block {
         ComputeChannelBounds(a_, least, below, head_.v.basis, context.c->out);
     if (context.noise) {
       const NoiseQuestion question = {a_, row, {}, {}, least, below, context.c->out};
-      const RoundedKeys rounded = {rounded_mass, squares, facts.weight_squares * (1 - 2 * kOfSums)};
+      const RoundedKeys rounded = {rounded_mass, squares, weight_squares_ * (1 - 2 * kOfSums)};
       BoundByNoise(question, LeastNoise(question, rounded), &lowest);
     }
     double largest = FloatTypeOf(context.c->out).largest_finite;
@@ -273,9 +294,9 @@ class Block {
         return unknown;
       }
     }
-    if (!Shows(r, row_of, rho + gamma)) return unknown;
+    if (!Shows(row_of, rho + gamma)) return unknown;
     if (context.c->lse != LseKind::kNone &&
-        !EncloseLse(context, facts, extremes.scores, least, most, rho + gamma, floor, &row_of)) {
+        !EncloseLse(extremes.scores, least, most, rho + gamma, floor, &row_of)) {
       return unknown;
     }
     row_of.is_known = true;
@@ -284,9 +305,9 @@ class Block {
 
   // Whether losing the heaviest key would show: two right answers differ by twice the bound.
   // weights: relative error of a weight, which may be most of what is left beside it.
-  bool Shows(size_t r, const RowEnclosure& enclosure, double weights) const {
-    const auto key = static_cast<size_t>(rows_[r].owned->keys[facts_[r].heaviest]);
-    const double p = w_[r * Keys() + key - static_cast<size_t>(first_)] / facts_[r].denominator;
+  bool Shows(const RowEnclosure& enclosure, double weights) const {
+    const auto key = static_cast<size_t>(sums_.heaviest);
+    const double p = sums_.heaviest_e / sums_.denominator;
     if (!(p < 1)) return false;
     const double rest = 1 - p + 4 * weights;
     for (size_t c = 0; c < dv_; ++c) {
@@ -297,14 +318,13 @@ class Block {
   }
 
   // False where the bound may be infinite, or proves nothing.
-  bool EncloseLse(const RowContext& context, const RowFacts& facts, const RowScores& scores,
-                  const KeyWeights& least, const KeyWeights& most, double weights, double floor,
-                  RowEnclosure* enclosure) const {
-    const bool base2 = context.c->lse == LseKind::kBase2;
-    const double nats = facts.max + std::log(facts.denominator);
+  bool EncloseLse(const RowScores& scores, const KeyWeights& least, const KeyWeights& most,
+                  double weights, double floor, RowEnclosure* enclosure) const {
+    const bool base2 = context_.c->lse == LseKind::kBase2;
+    const double nats = sums_.max + std::log(sums_.denominator);
     enclosure->lse = base2 ? nats / std::log(2.0) : nats;
-    enclosure->lse_own = (weights + kLogError<double> * Abs(nats - facts.max) +
-                          4 * kU * (Abs(nats) + Abs(facts.max))) *
+    enclosure->lse_own = (weights + kLogError<double> * Abs(nats - sums_.max) +
+                          4 * kU * (Abs(nats) + Abs(sums_.max))) *
                              (1 + 0x1p-20) * (base2 ? 2 : 1) +
                          2 * floor;
     enclosure->lse_least =
@@ -314,20 +334,32 @@ class Block {
            proven <= kVacuousShare * (1 + Abs(enclosure->lse));
   }
 
-  std::span<const BlockRow> rows_;
+  const RowContext& context_;
+  const OwnedQuestion& owned_;
+  const RowSums& sums_;
   const HeadData& head_;
   const Arithmetic& a_;
   const size_t dv_;
-  int64_t first_ = 0, end_ = 0;  // columns that some row sees
-  double k_abs_largest_ = 0;
-  std::vector<double> w_, z_;               // [row][column]; z_ empty: P is not rounded
-  std::vector<double> o_, mass_, squares_;  // [row][channel], over the denominator's weights
-  std::vector<RowFacts> facts_;
+  const double size_largest_;                    // of |s|
+  const double weight_squares_, other_weights_;  // of RowSums, of weights that sum to 1
 };
 
 }  // namespace
 
-std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows) {
+RoundedWeights RoundedWeightsOf(const Arithmetic& a) {
+  RoundedWeights rounded;
+  rounded.any = a.u_p > 0;
+  if (!rounded.any) return rounded;
+  rounded.normalised = a.p_normalised;
+  rounded.least = a.eta_p / a.u_p * (1 + kOfSums);
+  if (a.p_cut) rounded.most = 1 - a.u_p * (1 + kOfSums);
+  return rounded;
+}
+
+bool HasEnclosures(const HeadData& head, const Arithmetic& a) { return IsPlain(head, a); }
+
+std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows,
+                                      std::span<const std::optional<RowSums>> given) {
   std::vector<RowEnclosure> enclosures(rows.size());
   if (rows.empty() || !IsPlain(*rows[0].context->head, *rows[0].context->arithmetic)) {
     return enclosures;
@@ -336,6 +368,10 @@ std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows) {
   std::vector<size_t> index;
   for (size_t r = 0; r < rows.size(); ++r) {
     if (!IsPlain(*rows[r].owned)) continue;
+    if (!given.empty() && given[r]) {
+      enclosures[r] = Encloser(rows[r], *given[r]).Run();
+      continue;
+    }
     plain.push_back(rows[r]);
     index.push_back(r);
   }
@@ -343,8 +379,10 @@ std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows) {
       std::max<int64_t>(1, kMostScores / std::max<int64_t>(1, rows[0].context->head->kv_len)));
   for (size_t first = 0; first < plain.size(); first += most) {
     const size_t count = std::min(most, plain.size() - first);
-    std::vector<RowEnclosure> block = Block(std::span(plain).subspan(first, count)).Run();
-    for (size_t i = 0; i < count; ++i) enclosures[index[first + i]] = std::move(block[i]);
+    const Block block{std::span(plain).subspan(first, count)};
+    for (size_t i = 0; i < count; ++i) {
+      enclosures[index[first + i]] = Encloser(plain[first + i], block.Of(i)).Run();
+    }
   }
   return enclosures;
 }

@@ -6,10 +6,12 @@
 #ifndef REFERENCE_ATTENTION_ROW_BLOCK_H_
 #define REFERENCE_ATTENTION_ROW_BLOCK_H_
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "reference/attention/row_reference.h"
+#include "reference/attention/row_sums.h"
 
 namespace kvcheck {
 
@@ -33,7 +35,15 @@ struct BlockRow {
 // of finite plain numbers (codes that the kernel dequantizes, a rotated or integer query, hidden
 // keys of a finite mask value), where a bound may be infinite, or where losing its heaviest key
 // would not show, it is not known.
-std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows);
+// given: sums that another evaluator has of them; empty, or one for each row, and what it has not
+// is evaluated here.
+std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows,
+                                      std::span<const std::optional<RowSums>> given = {});
+
+// Which weights of a row count as rounded.
+RoundedWeights RoundedWeightsOf(const Arithmetic& a);
+// Whether rows of such a head may be known at all.
+bool HasEnclosures(const HeadData& head, const Arithmetic& a);
 
 }  // namespace kvcheck
 

@@ -48,7 +48,10 @@ std::vector<ExpectedTile> CancellableSource::Tiles(int64_t index,
 namespace {
 
 std::unique_ptr<ExpectedSource> ExpectedOf(const AttentionCase& c, const Question& question) {
-  return std::make_unique<AttentionSource>(c, question.profile, question.plan, question.inputs);
+  auto source =
+      std::make_unique<AttentionSource>(c, question.profile, question.plan, question.inputs);
+  if (question.device_sums) source->UseDevice(question.device_sums);
+  return source;
 }
 
 std::unique_ptr<ExpectedSource> ExpectedOf(const CodecCase& c, const Question& question) {

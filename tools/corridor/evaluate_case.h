@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "reference/attention/row_sums.h"
 #include "reference/judge/judge.h"
 #include "reference/spec/case.h"
 #include "reference/spec/implementation.h"
@@ -34,6 +35,7 @@ struct Question {
   TensorMap inputs;
   Plan plan = ParsePlan(kStrangerPlan);
   Profile profile;
+  DeviceSums device_sums{};  // of attention; empty: everything is evaluated here
 };
 
 // The expected values of a question, which must outlive them.

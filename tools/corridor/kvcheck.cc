@@ -120,8 +120,9 @@ Verdict Judged(Question question, const Arrays& outputs, const Settings& setting
   return verdict;
 }
 
-Verdict Judged(DenseCall call, const Settings& settings) {
+Verdict Judged(DenseCall call, const Settings& settings, const DeviceSums& device_sums = {}) {
   Question question;
+  question.device_sums = device_sums;
   question.inputs = ToTensors(call.inputs);
   CheckInputs(call.c, question.inputs);
   question.c = std::move(call.c);
@@ -174,7 +175,7 @@ void PassWithoutKeys(Verdict* verdict) {
 Verdict JudgeAttention(const AttentionCall& call, const Settings& settings) {
   DenseCalls dense = DenseCallsOf(call);
   if (dense.calls.size() == 1 && dense.calls.front().name.empty()) {
-    return Judged(std::move(dense.calls.front()), settings);
+    return Judged(std::move(dense.calls.front()), settings, call.device_sums);
   }
   std::vector<Verdict> verdicts;
   std::vector<std::string> names;

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/attention/row_sums.h"
 #include "reference/judge/verdict.h"
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/case.h"
@@ -106,6 +107,9 @@ struct AttentionCall {
   std::optional<double> softcap{};
   std::optional<Array> sinks{};
   std::optional<Array> alibi_slopes{};
+  // Where q, k and v lie on a device too: the sums of its heads (reference/attention/row_sums.h).
+  // Not asked of sequences of their own lengths.
+  DeviceSums device_sums{};
 };
 
 Verdict JudgeAttention(const AttentionCall& call, const Settings& settings = {});

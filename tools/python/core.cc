@@ -15,11 +15,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "reference/attention/row_sums.h"
 #include "reference/data/attention_regime.h"
 #include "reference/data/row_regime.h"
 #include "reference/spec/known_plans.h"
@@ -125,6 +127,106 @@ AttentionCall CallOf(const Arrays& arrays, const CallWords& words) {
   call.block_starts = find("block_starts");
   call.kv_lens = find("kv_lens");
   return call;
+}
+
+// An object that may be let go without the GIL.
+template <typename T>
+std::shared_ptr<T> ReleasedWithGil(T* object) {
+  return std::shared_ptr<T>(object, [](T* last) {
+    const nb::gil_scoped_acquire gil;
+    delete last;
+  });
+}
+
+// Sums of a head in the host's memory, as kvcheck/_device.py has them.
+class ArraySums : public HeadSums {
+ public:
+  // Errors: Error kMissingData for arrays that do not hold `rows` rows of sums.
+  ArraySums(std::shared_ptr<const HeldArrays> held, bool rounds) : held_(std::move(held)) {
+    const Array& numbers = held_->arrays().at("numbers");
+    const Array& sums = held_->arrays().at("sums");
+    const bool fits = numbers.extents.size() == 2 && numbers.extents[0] == kNumbers &&
+                      sums.extents.size() == 3 && sums.extents[0] == (rounds ? 3 : 2) &&
+                      sums.extents[1] == numbers.extents[1] && IsDense(numbers) && IsDense(sums);
+    if (!fits) throw Error(ErrorCode::kMissingData, "of another shape", "sums of a device");
+    rows_ = numbers.extents[1];
+    channels_ = static_cast<size_t>(sums.extents[2]);
+    rounds_ = rounds;
+    numbers_ = static_cast<const double*>(numbers.data);
+    sums_ = static_cast<const double*>(sums.data);
+  }
+
+  std::optional<RowSums> Of(int64_t row) const override {
+    const auto number = [&](int64_t i) { return numbers_[i * rows_ + row]; };
+    const auto part = [&](int64_t i) {
+      return std::span(sums_ + static_cast<size_t>(i * rows_ + row) * channels_, channels_);
+    };
+    RowSums sums;
+    sums.max = number(0), sums.lowest = number(1), sums.x_largest = number(2);
+    sums.denominator = number(3), sums.sink_e = number(4);
+    const bool is_column = number(5) >= 0 && number(5) < 0x1p31;
+    sums.heaviest = is_column ? static_cast<int32_t>(number(5)) : -1;
+    sums.heaviest_e = number(6);
+    sums.weight_squares = number(7), sums.other_weights = number(8);
+    sums.o = part(0), sums.mass = part(1);
+    if (rounds_) sums.squares = part(2);
+    return sums;
+  }
+
+ private:
+  static constexpr int64_t kNumbers = 9;
+
+  static bool IsDense(const Array& array) {
+    int64_t bytes = sizeof(double);
+    for (size_t axis = array.extents.size(); axis-- > 0;) {
+      if (!array.strides_bytes.empty() && array.extents[axis] > 1 &&
+          array.strides_bytes[axis] != bytes) {
+        return false;
+      }
+      bytes *= array.extents[axis];
+    }
+    return array.dtype == DType::kFloat64;
+  }
+
+  std::shared_ptr<const HeldArrays> held_;
+  int64_t rows_ = 0;
+  size_t channels_ = 0;
+  bool rounds_ = false;
+  const double* numbers_ = nullptr;
+  const double* sums_ = nullptr;
+};
+
+template <typename T>
+nb::bytes BytesOf(const std::vector<T>& values) {
+  return nb::bytes(values.data(), values.size() * sizeof(T));
+}
+
+// asked: a function of a dict that returns one of arrays, or None.
+DeviceSums DeviceOf(const nb::object& asked) {
+  if (asked.is_none()) return {};
+  const auto function = ReleasedWithGil(new nb::object(asked));
+  return [function](const HeadQuestion& question) -> std::shared_ptr<const HeadSums> {
+    const nb::gil_scoped_acquire gil;
+    try {
+      nb::dict words;
+      words["batch"] = question.batch, words["kv_head"] = question.kv_head;
+      words["scale"] = question.scale, words["softcap"] = question.softcap;
+      words["sinks"] = question.sinks;
+      words["rounds"] = question.rounded.any;
+      words["normalised"] = question.rounded.normalised;
+      words["least"] = question.rounded.least, words["most"] = question.rounded.most;
+      words["first"] = BytesOf(question.seen->first);
+      words["end"] = BytesOf(question.seen->end);
+      words["visible"] = BytesOf(question.seen->visible);
+      const nb::object answer = (*function)(words);
+      if (answer.is_none()) return nullptr;
+      const std::shared_ptr<const HeldArrays> held =
+          ReleasedWithGil(new HeldArrays(nb::cast<nb::dict>(answer)));
+      return std::make_shared<const ArraySums>(held, question.rounded.any);
+    } catch (const nb::python_error& error) {
+      throw Error(ErrorCode::kUnsupported, error.what(), "sums of a device");
+    }
+  };
 }
 
 // The output that decided, or the first.
@@ -290,13 +392,16 @@ void BindQuestions(nb::module_& m) {
       .def_rw("lse_base2", &CallWords::lse_base2);
   m.def(
       "judge_attention",
-      [](const nb::dict& arrays, const CallWords& words, const Settings& settings) {
+      [](const nb::dict& arrays, const CallWords& words, const Settings& settings,
+         const nb::object& device_sums) {
         const auto held = std::make_shared<const HeldArrays>(arrays);
-        return Judged(settings, [held, call = CallOf(held->arrays(), words)](const Settings& s) {
+        AttentionCall call = CallOf(held->arrays(), words);
+        call.device_sums = DeviceOf(device_sums);
+        return Judged(settings, [held, call = std::move(call)](const Settings& s) {
           return JudgeAttention(call, s);
         });
       },
-      "arrays"_a, "words"_a, "settings"_a);
+      "arrays"_a, "words"_a, "settings"_a, "device_sums"_a = nb::none());
   m.def(
       "reference_attention",
       [](const nb::dict& arrays, const CallWords& words, const std::string& out_type, bool lse,

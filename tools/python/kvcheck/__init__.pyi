@@ -1,5 +1,5 @@
 from os import PathLike
-from typing import Any, Literal, Mapping
+from typing import Any, Literal, Mapping, Sequence
 
 from . import audit as audit, cases as cases, formats as formats, testing as testing
 from ._core import Verdict as Verdict
@@ -25,8 +25,10 @@ def judge_attention(
     cu_seqlens_k: ArrayLike | None = None, cu_seqlens_q_padded: ArrayLike | None = None,
     cu_seqlens_k_padded: ArrayLike | None = None, block_table: ArrayLike | None = None,
     block_starts: ArrayLike | None = None, kv_lens: ArrayLike | None = None,
-    plan: str = ..., profile: str = "", strict: bool = False, rows: int | None = None, seed: int = 1,
-    threads: int | None = None, save: str | PathLike[str] | None = None) -> Verdict: ...
+    plan: str = ..., profile: str = "", strict: bool = False, rule: str = "statistics",
+    must_see: str | Sequence[str] | None = None, rows: int | None = None, seed: int = 1,
+    threads: int | None = None, device: Literal["cpu", "torch"] | None = None, save: str | PathLike[str] | None = None
+) -> Verdict: ...
 def reference_attention(
     q: ArrayLike, k: ArrayLike, v: ArrayLike, *, mask: ArrayLike | str | None = None, causal: Causal = False,
     window: Window | None = None, scale: float | None = None, softcap: float | None = None, sinks: ArrayLike | None = None,

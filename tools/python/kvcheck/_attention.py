@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from . import _arrays, _core
+from . import _arrays, _core, _device
 from ._errors import Error
 
 __tracebackhide__ = True  # of pytest: a failure is shown at the test's own line
@@ -150,11 +150,22 @@ def attention_words(*, mask=None, causal=False, window=None, scale=None, softcap
     return words
 
 
+def device_sums(q, k, v, layout, device, *not_dense):
+    """What evaluates the heads of a call where its tensors lie, or None. not_dense: arguments with which K and V are no
+    plain tensors of all sequences. Errors: kvcheck.Error for a device that is none."""
+    if device not in (None, "cpu", "torch"):
+        raise Error(f"device={device!r}: None, 'cpu' or 'torch'", "usage", "device")
+    if any(x is not None for x in not_dense):
+        return None
+    return _device.head_sums(q, k, v, layout, device)
+
+
 def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
                     alibi_slopes=None, lse=None, lse_base2=False, k_scale=None, v_scale=None, layout="bhsd",
                     lse_layout=None, cu_seqlens_q=None, cu_seqlens_k=None, cu_seqlens_q_padded=None,
                     cu_seqlens_k_padded=None, block_table=None, block_starts=None, kv_lens=None, plan=DEFAULT_PLAN,
-                    profile="", strict=False, rule="statistics", must_see=None, rows=None, seed=1, threads=None, save=None):
+                    profile="", strict=False, rule="statistics", must_see=None, rows=None, seed=1, threads=None, device=None,
+                    save=None):
     """The verdict on `out`, each element of which may be as far from the exact value as `plan` explains, and no farther.
 
     Shapes: q (B, Hq, L, D), k (B, Hkv, T, D), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in the order of `layout`
@@ -182,6 +193,10 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
         only what no rounding can make does, which sees less the more keys there are.
     must_see: faults by their names, "standard" (all; the default under strict) or "none": an output that passes where such
         a fault would have been seen nowhere is MISTRUSTED. What a PASS could not see stands in its first line.
+    device: where sums over keys are evaluated. None: on the GPU where q, k and v are torch tensors of one, of plain types,
+        with masks that no head has of its own and no biases; there a chunk of at most kvcheck._device.MEMORY bytes is kept,
+        and rows that are not decided by them are evaluated on the host. "cpu": all on the host. "torch": by torch wherever
+        the tensors lie. The verdict is the same.
     rows: judge a sample of so many rows of each output (first and last ones, edges of query tiles, masked ones, the rest
         at random by `seed`); the verdict says what was judged, and what a fault has as a chance to be missed.
     save: a file that is written where the answer does not pass; verdict.command judges it again.
@@ -193,7 +208,8 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
                               block_table=block_table, block_starts=block_starts, kv_lens=kv_lens)
     words = attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, layout=layout,
                             lse_layout=lse_layout, lse_base2=lse_base2)
-    return _core.judge_attention(arrays, words, settings(plan, profile, strict, rule, must_see, threads, rows, seed, save))
+    return _core.judge_attention(arrays, words, settings(plan, profile, strict, rule, must_see, threads, rows, seed, save),
+                                 device_sums(q, k, v, layout, device, k_scale, v_scale, cu_seqlens_q, block_table))
 
 
 def reference_attention(q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,

@@ -1,4 +1,4 @@
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 import numpy as np
 
@@ -70,7 +70,8 @@ class CallWords:
     lse_layout: str
     lse_base2: bool
 
-def judge_attention(arrays: Held, words: CallWords, settings: Settings) -> Verdict: ...
+def judge_attention(arrays: Held, words: CallWords, settings: Settings,
+                    device_sums: Callable[[dict[str, object]], Held | None] | None = None) -> Verdict: ...
 def reference_attention(arrays: Held, words: CallWords, out_type: str, lse: bool, settings: Settings
                         ) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]: ...
 def judge_case(case: str, inputs: Held, outputs: Held, settings: Settings) -> Verdict: ...

@@ -97,7 +97,7 @@ def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None
                            strict=False, profile="", alibi_slopes=None, lse_base2=False, lse_layout=None,
                            cu_seqlens_q=None, cu_seqlens_k=None, cu_seqlens_q_padded=None, cu_seqlens_k_padded=None,
                            block_table=None, block_starts=None, kv_lens=None,
-                           rule="statistics", must_see=None, rows=None, seed=1, threads=None, msg=None):
+                           rule="statistics", must_see=None, rows=None, seed=1, threads=None, device=None, msg=None):
     """Raises AssertionError unless every element of `out` (and of `lse`) is as near to the exact value as `plan` explains.
 
     Arguments, shapes and errors: kvcheck.judge_attention. A verdict that proves nothing (MISTRUSTED) is no pass.
@@ -110,10 +110,11 @@ def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None
         block_starts=block_starts, kv_lens=kv_lens)
     words = _attention.attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap,
                                        layout=layout, lse_layout=lse_layout, lse_base2=lse_base2)
+    sums = _attention.device_sums(q, k, v, layout, device, k_scale, v_scale, cu_seqlens_q, block_table)
 
     def judge(path):
         asked = _attention.settings(plan, profile, strict, rule, must_see, threads, rows, seed, path)
-        return _core.judge_attention(arrays, words, asked)
+        return _core.judge_attention(arrays, words, asked, sums)
 
     return _judged(arrays, judge, "attention", msg)
 

@@ -1,5 +1,5 @@
 from os import PathLike
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Literal, Sequence
 
 from . import ArrayLike, Causal, Verdict, Window
 
@@ -17,8 +17,9 @@ def assert_attention_close(
     profile: str = "", alibi_slopes: ArrayLike | None = None, lse_base2: bool = False, lse_layout: str | None = None,
     cu_seqlens_q: ArrayLike | None = None, cu_seqlens_k: ArrayLike | None = None,
     cu_seqlens_q_padded: ArrayLike | None = None, cu_seqlens_k_padded: ArrayLike | None = None, block_table: ArrayLike | None = None,
-    block_starts: ArrayLike | None = None, kv_lens: ArrayLike | None = None, rows: int | None = None, seed: int = 1, threads: int | None = None,
-    msg: str | Callable[[str], str] | None = None) -> Verdict: ...
+    block_starts: ArrayLike | None = None, kv_lens: ArrayLike | None = None, rule: str = "statistics",
+    must_see: str | Sequence[str] | None = None, rows: int | None = None, seed: int = 1, threads: int | None = None,
+    device: Literal["cpu", "torch"] | None = None, msg: str | Callable[[str], str] | None = None) -> Verdict: ...
 def assert_codec_close(codes: ArrayLike | dict[str, ArrayLike], x: ArrayLike, *, format: str, exact: bool = False,
                        profile: str = "", strict: bool = False, threads: int | None = None,
                        msg: str | Callable[[str], str] | None = None) -> Verdict: ...
