@@ -7,10 +7,11 @@
 #   tools/test.sh --all     these too, and before them the environments of all adapters (some GB), HTML
 #                           reports in a browser, the golden files in numpy, clang 19 on all tests,
 #                           the fuzz targets, ThreadSanitizer on the fast tests, clang-tidy; both
-#                           sanitizers on all fast tests, and on hostile calls from Python
-#   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan
-#                           python_asan bytes (asan on the tests of code that reads foreign bytes or
-#                           handles memory by hand) short browser release
+#                           sanitizers on all fast tests, and on hostile calls from Python; the
+#                           package's tests with torch
+#   tools/test.sh --leg LEG one of: mlx_lm environments python python_torch golden clang fuzz tsan tidy
+#                           asan python_asan bytes (asan on the tests of code that reads foreign bytes
+#                           or handles memory by hand) short browser release
 # KVCHECK_UNITY in the environment says whether every room is compiled several files at a time (ALL:
 # faster once, slower after an edit); not set: ALL in a new build/release, else as it is there. What
 # did not run is said with its reason before ctest's summary. A leg that fails ends the short run;
@@ -25,13 +26,13 @@ going_on=no
 case "${1-}" in
   "") ;;
   --all)
-    legs="mlx_lm environments python golden clang fuzz tsan tidy asan python_asan browser release"
+    legs="mlx_lm environments python python_torch golden clang fuzz tsan tidy asan python_asan browser release"
     going_on=yes
     export KVCHECK_SIMD_TARGETS=ALL  # kernels of every instruction set
     ;;
   --leg) ;;
   *)
-    sed -n '2,17s/^# //p' "$0" >&2
+    sed -n '2,18s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -122,6 +123,19 @@ reports_in_browser() {
   esac
 }
 
+# Tests of the package that need torch, in that of the adapter torch_sdpa.
+python_with_torch() {
+  local python=$PWD/tools/adapters/torch_sdpa/venv/bin/python site=$PWD/build/python/torch_site
+  if [ ! -x "$python" ] || ! ls build/python/wheels/kvcheck-*.whl >/dev/null 2>&1; then
+    leave_out "tools/adapters/torch_sdpa/venv or the wheel is not there: tests of the Python package with torch"
+    return 0
+  fi
+  rm -rf "$site"
+  "$python" -m pip install -q --disable-pip-version-check --target "$site" --no-deps build/python/wheels/kvcheck-*.whl
+  "$python" -m pip install -q --disable-pip-version-check --target "$site" "$(grep '^pytest==' tools/python/requirements.txt)"
+  PYTHONPATH=$site KVCHECK_PYTHON=$python tests/tools/python/run.sh test_device.py
+}
+
 hostile_calls_from_python() {
   local status=0
   tests/tools/python/asan.sh || status=$?
@@ -172,6 +186,7 @@ run_leg() {
       run_tests asan -L "$fast"
       ;;
     python_asan) hostile_calls_from_python ;;
+    python_torch) python_with_torch ;;
     browser) reports_in_browser ;;
     bytes)
       build asan --target bytes_tests

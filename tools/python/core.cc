@@ -21,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "reference/attention/row_sums.h"
 #include "reference/data/attention_regime.h"
 #include "reference/data/row_regime.h"
 #include "reference/spec/known_plans.h"
