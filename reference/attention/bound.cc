@@ -303,10 +303,15 @@ double OutputRounding(DType out, double u_o, double y) {
   return std::min(relative, half_spacing);
 }
 
+OutputError::Step OutputError::StepTo(DType type, double u) {
+  return {u, TypeSpacing(type), 0.5 * (u / UnitRoundoff(type))};
+}
+
+OutputError::OutputError(const Arithmetic& a, DType out)
+    : a_(a), through_(StepTo(a.through, a.u_through)), out_(StepTo(out, a.u_o)) {}
+
 double OutputRoundings(const Arithmetic& a, DType out, double y) {
-  const double through =
-      a.u_through > 0 ? OutputRounding(a.through, a.u_through, y) + a.eta_through : 0;
-  return through + OutputRounding(out, a.u_o, y + through) + a.eta_o;
+  return OutputError(a, out).At(y);
 }
 
 double RoundingsBack(const Arithmetic& a, const StoredBasis& basis) {
@@ -315,108 +320,134 @@ double RoundingsBack(const Arithmetic& a, const StoredBasis& basis) {
 
 namespace {
 
-// Before the output is rounded, and before it is rotated back.
-ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,
-                       const StoredBasis& basis) {
-  ChannelBound result;
-  const bool rotates = basis.Rotates();
-  const double r = w.depths.rescales;
-  const double k = w.depths.splits;
-  // A rescale multiplies the accumulator in its own type.
-  double g = Compose(a.cut_pv.lost + Gamma(w.depths.pv, a.u_pv) * a.cut_pv.size,
-                     Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
-  double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(r, std::max(a.u_a, a.u_l)));
-  if (a.p_normalised) g = Compose(g, Gamma(a.c_d, a.u_a));
-  if (rotates) g = Compose(g, Gamma(a.v_parts.c, a.u_a));
-  g = Compose(g, Gamma(a.c_p, a.u_a));
-  if (a.p_in_weights) dl = Compose(dl, Gamma(a.c_p, a.u_a));
-  if (a.merge == MergeKind::kAccumulators) {
-    g = Compose(g, Compose(a.u_part, Gamma(k, a.u_a)));
-  } else if (a.merge != MergeKind::kNone) {
-    g = Compose(g, Compose(a.u_part, Gamma(a.c_d + 1 + k, a.u_a)));
+// Bounds of the channels of one row, before the output is rounded and before it is rotated back:
+// bound.md, section 2, with what all channels share evaluated once.
+class SumBounds {
+ public:
+  SumBounds(const Arithmetic& a, const KeyWeights& w, const StoredBasis& basis)
+      : a_(a), w_(w), rotates_(basis.Rotates()) {
+    const double r = w.depths.rescales;
+    const double k = w.depths.splits;
+    // A rescale multiplies the accumulator in its own type.
+    g_ = Compose(a.cut_pv.lost + Gamma(w.depths.pv, a.u_pv) * a.cut_pv.size,
+                 Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
+    dl_ = Compose(Gamma(w.depths.l, a.u_l), Gamma(r, std::max(a.u_a, a.u_l)));
+    if (a.p_normalised) g_ = Compose(g_, Gamma(a.c_d, a.u_a));
+    if (rotates_) g_ = Compose(g_, Gamma(a.v_parts.c, a.u_a));
+    g_ = Compose(g_, Gamma(a.c_p, a.u_a));
+    if (a.p_in_weights) dl_ = Compose(dl_, Gamma(a.c_p, a.u_a));
+    if (a.merge == MergeKind::kAccumulators) {
+      g_ = Compose(g_, Compose(a.u_part, Gamma(k, a.u_a)));
+    } else if (a.merge != MergeKind::kNone) {
+      g_ = Compose(g_, Compose(a.u_part, Gamma(a.c_d + 1 + k, a.u_a)));
+    }
+    if (a.merge != MergeKind::kNone) g_ = Compose(g_, a.u_weight);
+    dl_ = Compose(dl_, MergedDenominator(a, w));
+    rest_ = 1 - w.t - w.vanished;
+    heaviest_ = w.summed * std::exp(a.lambda_lazy);
+    // Rounded weights stand in the numerator, whatever the denominator sums.
+    rounded_ = 1 + w.largest_rounding;
+    // Sums on the way back too, which the largest V covers.
+    back_ = rotates_ ? Gamma(RoundingsBack(a, basis), a.u_a) : 0;
+    parts_ = a.parts && !rotates_ ? Compose(Gamma(a.v_parts.c, a.u_a), a.v_parts.u) : 0;
+    divided_ = a.final_division && !rotates_ ? Gamma(a.c_d, a.u_a) : 0;
+    // An error in every coordinate of a block comes back multiplied by sqrt N at most.
+    spread_ = rotates_ ? std::sqrt(static_cast<double>(basis.BlockSize())) : 1;
+    lost_weights_ = LostWeights(a, w);
   }
-  if (a.merge != MergeKind::kNone) g = Compose(g, a.u_weight);
-  dl = Compose(dl, MergedDenominator(a, w));
-  const double rest = 1 - w.t - w.vanished;
-  const double heaviest = w.summed * std::exp(a.lambda_lazy);
-  const double largest_v = std::max(sums.largest, w.v_largest);
-  // Integers may add as much again: of all weights, and of those of a split over its own.
-  const double fixed = (1 + w.largest_rounding) * sums.fixed;
-  // Rounded weights stand in the numerator, whatever the denominator sums.
-  const double rounded = 1 + w.largest_rounding;
-  const double in_sum = rounded * (a.p_normalised ? largest_v + fixed * w.block_mass
-                                                  : heaviest * (largest_v + fixed));
-  // Sums on the way back too, which largest_v covers.
-  const double back = rotates ? Gamma(RoundingsBack(a, basis), a.u_a) : 0;
-  const bool may_overflow =
-      !(in_sum * std::max(1 + g, a.cut_pv.size) * (1 + back) < a.sum_largest) ||
-      !(heaviest * (1 + dl) < a.l_largest) ||
-      (a.cut_pv.largest > 0 && !(largest_v * (1 + a.cut_pv.lost) < a.cut_pv.largest)) ||
-      (a.merge == MergeKind::kAccumulators && a.u_part > 0 &&
-       !(in_sum * (1 + g) * (1 + back) < a.part_largest)) ||
-      (a.v_parts.u > 0 && !(largest_v * (1 + a.v_parts.u) < a.parts_largest)) ||
-      (a.u_part > 0 && !(((rotates ? largest_v : sums.largest) + fixed * w.block_keys) * rounded *
-                             (1 + g) / (1 - dl) <
-                         a.part_largest));
-  if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) || may_overflow) {
-    result.bound = result.before_output = kInfinity;
-    result.terms.fill(kInfinity);
+
+  ChannelBound Of(const ChannelSums& sums) const {
+    ChannelBound result;
+    const double largest_v = std::max(sums.largest, w_.v_largest);
+    // Integers may add as much again: of all weights, and of those of a split over its own.
+    const double fixed = rounded_ * sums.fixed;
+    if (w_.unbounded || !(dl_ < 1) || !(g_ < kInfinity) || !(rest_ > 0) ||
+        MayOverflow(sums, largest_v, fixed)) {
+      result.bound = result.before_output = kInfinity;
+      result.terms.fill(kInfinity);
+      return result;
+    }
+    auto& terms = result.terms;
+    const double magnitude = std::fabs(sums.o);
+    terms[kScoreTerm] = std::min(sums.c / rest_, sums.spread);
+    const double y = w_.y.empty() ? w_.y_factor * sums.x : sums.y;
+    if (rotates_) {
+      // A weight is rounded once for all channels; what follows, coordinate by coordinate.
+      terms[kProbabilityTerm] = y / rest_;
+      terms[kSumTerm] = g_ * rounded_ * sums.parts / rest_;
+    } else {
+      terms[kProbabilityTerm] = (1 + g_) * y / rest_;
+      terms[kSumTerm] = g_ * sums.x / rest_;
+    }
+    if (a_.parts && !rotates_) {
+      terms[kCodecTerm] +=
+          (1 + g_) * rounded_ * (parts_ * sums.parts + a_.v_parts.eta * (1 + w_.t_plus)) / rest_;
+    }
+    terms[kCodecTerm] += (1 + g_) * (rounded_ * sums.codec + fixed * w_.block_mass) / rest_;
+    const double c_n =
+        terms[kScoreTerm] + terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
+    terms[kDenominatorTerm] = dl_ / (1 - dl_) * (magnitude + c_n);
+    double f = c_n + terms[kDenominatorTerm];
+    if (a_.merge == MergeKind::kLseDivisionFree) {
+      terms[kDenominatorTerm] += w_.merge_factor * (magnitude + f);
+      f = c_n + terms[kDenominatorTerm];
+    }
+    if (a_.final_division && !rotates_) {
+      terms[kNormaliseTerm] = divided_ * (magnitude + f);
+      f += terms[kNormaliseTerm];
+    }
+    terms[kUnderflowTerm] =
+        Underflow(sums, terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm]);
+    f += terms[kUnderflowTerm];
+    result.before_output = f;
     return result;
   }
-  auto& terms = result.terms;
-  const double magnitude = std::fabs(sums.o);
-  terms[kScoreTerm] = std::min(sums.c / rest, sums.spread);
-  const double y = w.y.empty() ? w.y_factor * sums.x : sums.y;
-  if (rotates) {
-    // A weight is rounded once for all channels; what follows, coordinate by coordinate.
-    terms[kProbabilityTerm] = y / rest;
-    terms[kSumTerm] = g * (1 + w.largest_rounding) * sums.parts / rest;
-  } else {
-    terms[kProbabilityTerm] = (1 + g) * y / rest;
-    terms[kSumTerm] = g * sums.x / rest;
+
+ private:
+  bool MayOverflow(const ChannelSums& sums, double largest_v, double fixed) const {
+    const double in_sum = rounded_ * (a_.p_normalised ? largest_v + fixed * w_.block_mass
+                                                      : heaviest_ * (largest_v + fixed));
+    return !(in_sum * std::max(1 + g_, a_.cut_pv.size) * (1 + back_) < a_.sum_largest) ||
+           !(heaviest_ * (1 + dl_) < a_.l_largest) ||
+           (a_.cut_pv.largest > 0 && !(largest_v * (1 + a_.cut_pv.lost) < a_.cut_pv.largest)) ||
+           (a_.merge == MergeKind::kAccumulators && a_.u_part > 0 &&
+            !(in_sum * (1 + g_) * (1 + back_) < a_.part_largest)) ||
+           (a_.v_parts.u > 0 && !(largest_v * (1 + a_.v_parts.u) < a_.parts_largest)) ||
+           (a_.u_part > 0 && !(((rotates_ ? largest_v : sums.largest) + fixed * w_.block_keys) *
+                                   rounded_ * (1 + g_) / (1 - dl_) <
+                               a_.part_largest));
   }
-  if (a.parts && !rotates) {
-    const double parts = Compose(Gamma(a.v_parts.c, a.u_a), a.v_parts.u);
-    terms[kCodecTerm] += (1 + g) * (1 + w.largest_rounding) *
-                         (parts * sums.parts + a.v_parts.eta * (1 + w.t_plus)) / rest;
+
+  // n_total: the sums' own errors.
+  double Underflow(const ChannelSums& sums, double n_total) const {
+    const double kept = rest_ * (1 - dl_);
+    // What a weight times a scale loses is multiplied by the code.
+    double lost = 3 * (w_.n + w_.depths.rescales + 2) *
+                  (w_.underflow * (sums.largest + n_total) +
+                   w_.lambda * (spread_ + a_.v_largest_code + sums.largest + n_total)) /
+                  kept;
+    if (a_.eta_part > 0) {
+      // Unnormalised sums of every range, over a denominator of at least 1.
+      const double stored =
+          a_.stores_sums ? std::max(1.0, w_.depths.splits * w_.stretch / kept) : 1;
+      lost += 2 * spread_ * a_.eta_part * (1 + w_.merge_factor) * stored;
+    }
+    lost += lost_weights_ * (sums.largest + n_total) / kept;
+    if (a_.cut_pv.eta > 0) {
+      const double cut = a_.cut_pv.eta * w_.stretch;
+      lost += cut * (1 + g_) * (w_.n * (sums.largest + cut) + 1 + w_.t_plus) / kept;
+    }
+    return lost;
   }
-  terms[kCodecTerm] +=
-      (1 + g) * ((1 + w.largest_rounding) * sums.codec + fixed * w.block_mass) / rest;
-  const double c_n =
-      terms[kScoreTerm] + terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
-  terms[kDenominatorTerm] = dl / (1 - dl) * (magnitude + c_n);
-  double f = c_n + terms[kDenominatorTerm];
-  if (a.merge == MergeKind::kLseDivisionFree) {
-    terms[kDenominatorTerm] += w.merge_factor * (magnitude + f);
-    f = c_n + terms[kDenominatorTerm];
-  }
-  if (a.final_division && !rotates) {
-    terms[kNormaliseTerm] = Gamma(a.c_d, a.u_a) * (magnitude + f);
-    f += terms[kNormaliseTerm];
-  }
-  const double n_total = terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
-  // An error in every coordinate of a block comes back multiplied by sqrt N at most.
-  const double spread = rotates ? std::sqrt(static_cast<double>(basis.BlockSize())) : 1;
-  // What a weight times a scale loses is multiplied by the code.
-  terms[kUnderflowTerm] = 3 * (w.n + r + 2) *
-                          (w.underflow * (sums.largest + n_total) +
-                           w.lambda * (spread + a.v_largest_code + sums.largest + n_total)) /
-                          (rest * (1 - dl));
-  if (a.eta_part > 0) {
-    // Unnormalised sums of every range, over a denominator of at least 1.
-    const double stored = a.stores_sums ? std::max(1.0, k * w.stretch / (rest * (1 - dl))) : 1;
-    terms[kUnderflowTerm] += 2 * spread * a.eta_part * (1 + w.merge_factor) * stored;
-  }
-  terms[kUnderflowTerm] += LostWeights(a, w) * (sums.largest + n_total) / (rest * (1 - dl));
-  if (a.cut_pv.eta > 0) {
-    const double cut = a.cut_pv.eta * w.stretch;
-    terms[kUnderflowTerm] +=
-        cut * (1 + g) * (w.n * (sums.largest + cut) + 1 + w.t_plus) / (rest * (1 - dl));
-  }
-  f += terms[kUnderflowTerm];
-  result.before_output = f;
-  return result;
-}
+
+  const Arithmetic& a_;
+  const KeyWeights& w_;
+  const bool rotates_;
+  double g_ = 0;   // of a sum, relative to the sizes of its terms
+  double dl_ = 0;  // of the denominator, relative
+  double rest_ = 1, heaviest_ = 0, rounded_ = 1, back_ = 0, parts_ = 0, divided_ = 0;
+  double spread_ = 1, lost_weights_ = 0;
+};
 
 // What is lost where the outputs o of a block are rotated back, with errors F: every element of R^T
 // o is a sum of N terms of at most |R o| / sqrt N.
@@ -449,7 +480,9 @@ std::vector<ChannelBound> ComputeChannelBounds(const Arithmetic& a, const KeyWei
                                                const StoredBasis& basis, DType out) {
   std::vector<ChannelBound> bounds;
   bounds.reserve(sums.size());
-  for (const ChannelSums& channel : sums) bounds.push_back(BoundSums(a, w, channel, basis));
+  const SumBounds before_output(a, w, basis);
+  const OutputError output(a, out);
+  for (const ChannelSums& channel : sums) bounds.push_back(before_output.Of(channel));
   if (basis.Rotates()) BoundRotationBack(a, sums, basis, bounds);
   for (size_t c = 0; c < bounds.size(); ++c) {
     ChannelBound& of = bounds[c];
@@ -458,7 +491,7 @@ std::vector<ChannelBound> ComputeChannelBounds(const Arithmetic& a, const KeyWei
       of.terms.fill(kInfinity);
       continue;
     }
-    of.terms[kOutputTerm] = OutputRoundings(a, out, std::fabs(sums[c].o) + of.before_output);
+    of.terms[kOutputTerm] = output.At(std::fabs(sums[c].o) + of.before_output);
     of.bound = (of.before_output + of.terms[kOutputTerm]) * kEvaluation;
   }
   return bounds;

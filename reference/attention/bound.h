@@ -6,6 +6,7 @@
 #ifndef REFERENCE_ATTENTION_BOUND_H_
 #define REFERENCE_ATTENTION_BOUND_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "reference/attention/arithmetic.h"
+#include "reference/numerics/ulp.h"
 
 namespace kvcheck {
 
@@ -160,6 +162,29 @@ double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores
 double OutputRounding(DType out, double u_o, double y);
 // All that is rounded of a result of at most y: to the type that it passes through, and to `out`.
 double OutputRoundings(const Arithmetic& a, DType out, double y);
+// The same for many results.
+class OutputError {
+ public:
+  OutputError(const Arithmetic& a, DType out);
+
+  double At(double y) const {
+    const double through = through_.u > 0 ? through_.Of(y) + a_.eta_through : 0;
+    return through + out_.Of(y + through) + a_.eta_o;
+  }
+
+ private:
+  struct Step {
+    double u;
+    TypeSpacing spacing;
+    double in_spacings;  // most that it is off by; half a spacing to nearest
+
+    double Of(double y) const { return u == 0 ? 0 : std::min(u * y, in_spacings * spacing.At(y)); }
+  };
+  static Step StepTo(DType type, double u);
+
+  const Arithmetic& a_;
+  const Step through_, out_;
+};
 
 }  // namespace kvcheck
 

@@ -575,15 +575,19 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
                                            : Gamma(additions.one_way, additions.u) * a.cut_pv.size;
   const double fixed = one_way + Gamma(a.c_p, a.u_a) + a.cut_pv.lost;
   const double of_merge = a.merge == MergeKind::kNone ? 0 : a.u_weight;
+  const bool rounds_p = a.u_p > 0, is_random = rounds_p && RoundsAtRandom(a);
+  const double worst_of_sums = Gamma(additions.random, additions.u);
+  const double truncated = additions.truncates ? Gamma(w.depths.pv, a.u_pv) : 0;
+  const double root_of_weights = std::sqrt(keys.weight_squares);
   for (size_t c = 0; c < channels; ++c) {
     const ChannelSums& sums = question.sums[c];
     const double o = std::fabs(sums.o);
-    if (a.u_p > 0 && RoundsAtRandom(a)) {
+    if (is_random) {
       // The norm of p (v - o) is no less than the difference of those of p v and p o.
-      const double gap = std::sqrt(keys.squares[c]) - o * std::sqrt(keys.weight_squares);
+      const double gap = std::sqrt(keys.squares[c]) - o * root_of_weights;
       const double square = a.p_in_numerator ? keys.squares[c] : gap > 0 ? gap * gap : 0;
       noise.of_p[c] = a.u_p * a.u_p * square / 3;
-    } else if (a.u_p > 0) {
+    } else if (rounds_p) {
       const double gap = std::max(0.0, keys.mass[c] - o);
       noise.slack[c] = a.u_p * (a.p_in_numerator ? keys.mass[c] : gap);
     }
@@ -592,10 +596,10 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
     // Roundings at random, or all of them at their worst: whichever is less.
     const double summed = additions.follows ? std::min(o, sums.x) : sums.x;
     const double step = additions.u * summed;
-    const double at_worst = Gamma(additions.random, additions.u) * summed / NoiseFactor();
+    const double at_worst = worst_of_sums * summed / NoiseFactor();
     const double of_sums = std::min(additions.random * step * step / 3, at_worst * at_worst);
     noise.of_sums[c] = of_sums < kNoLimit ? of_sums : 0;  // squares that overflow say nothing
-    if (additions.truncates) noise.truncation[c] = Gamma(w.depths.pv, a.u_pv) * std::min(o, sums.x);
+    noise.truncation[c] = truncated * std::min(o, sums.x);
   }
   return noise;
 }
@@ -620,6 +624,7 @@ void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
     of_others = ComputeChannelBounds(exact, question.weights, question.sums,
                                      question.row.head->v.basis, question.out);
   }
+  const OutputError output(a, question.out);
   for (size_t c = 0; c < bounds->size(); ++c) {
     ChannelBound& bound = (*bounds)[c];
     if (!(bound.bound < kNoLimit) && (of_others.empty() || !(of_others[c].bound < kNoLimit))) {
@@ -640,7 +645,7 @@ void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
     double f = terms[kScoreTerm] + terms[kNoiseTerm] + terms[kCodecTerm] + terms[kSumTerm];
     terms[kDenominatorTerm] = noise.denominator_error * (magnitude + f);
     f += terms[kDenominatorTerm] + terms[kUnderflowTerm] + terms[kNormaliseTerm];
-    terms[kOutputTerm] = OutputRoundings(a, question.out, magnitude + f);
+    terms[kOutputTerm] = output.At(magnitude + f);
     const double limit = (f + terms[kOutputTerm]) * kOfDoubles;
     if (!(limit < bound.bound)) continue;
     bound.bound = limit;
