@@ -94,48 +94,96 @@ class Block {
     std::vector<double> s, e;
     for (size_t r = 0; r < rows_.size(); ++r) {
       const RowQuestion& row = rows_[r].owned->question;
-      const double* dot = &dots[r * stride];
-      s.resize(row.keys.size()), e.resize(row.keys.size());
+      const double* dot = &dots[r * stride] + (row.keys.front() - first_tile * kKeyTile);
       RowSums& sums = sums_[r];
-      sums.lowest = std::numeric_limits<double>::infinity();
-      sums.max = row.has_sink ? row.sink : -std::numeric_limits<double>::infinity();
-      for (size_t j = 0; j < s.size(); ++j) {
-        double x = 0;
-        FinishScore(row, j, dot[row.keys[j] - first_tile * kKeyTile], &x, &s[j]);
-        sums.x_largest = Max(sums.x_largest, Abs(x));
-        sums.max = Max(sums.max, s[j]);
-        sums.lowest = std::min(sums.lowest, s[j]);
-      }
-      for (const double bias : row.bias) sums.bias_largest = Max(sums.bias_largest, Abs(bias));
+      s.resize(row.keys.size());
+      Score(row, dot, s, &sums);
       for (double& score : s) score -= sums.max;
+      double* w = &w_[r * Keys()] + (row.keys.front() - first_);
+      double* z = z_.empty() ? nullptr : &z_[r * Keys()] + (row.keys.front() - first_);
+      if (IsRange(row)) {
+        ExpAll(s, w);
+        AddWeights(row, std::span(w, s.size()), z, &sums);
+        continue;
+      }
+      e.resize(s.size());
       ExpAll(s, e.data());
-      AddWeights(row, e, &sums, r);
+      std::vector<double> squares(z == nullptr ? 0 : e.size());
+      AddWeights(row, e, z == nullptr ? nullptr : squares.data(), &sums);
+      for (size_t j = 0; j < e.size(); ++j) {
+        const int64_t at = row.keys[j] - row.keys.front();
+        w[at] = e[j];
+        if (z != nullptr) z[at] = squares[j];
+      }
     }
   }
 
-  void AddWeights(const RowQuestion& row, std::span<const double> e, RowSums* sums, size_t r) {
-    double sum = 0;
-    size_t heaviest = 0;
-    for (size_t j = 0; j < e.size(); ++j) {
-      sum += e[j];
-      if (e[j] > e[heaviest]) heaviest = j;
+  static bool IsRange(const RowQuestion& row) {
+    return row.keys.back() - row.keys.front() + 1 == std::ssize(row.keys);
+  }
+
+  // dot: of the columns from the row's first key on.
+  static void Score(const RowQuestion& row, const double* dot, std::span<double> s, RowSums* sums) {
+    sums->max = row.has_sink ? row.sink : -std::numeric_limits<double>::infinity();
+    if (IsRange(row) && row.softcap == 0 && row.bias.empty()) {
+      for (size_t j = 0; j < s.size(); ++j) s[j] = dot[j] * row.scale;
+      // In the order of x > y ? x : y, where NaN is lost: the sums have it too.
+      const auto largest = [&](double sign) {
+        return InLanes(
+            s.size(), -std::numeric_limits<double>::infinity(),
+            [&](double x, size_t j) { return Max(x, sign * s[j]); },
+            [](double x, double y) { return Max(x, y); });
+      };
+      const double highest = largest(1);
+      sums->lowest = -largest(-1);
+      sums->x_largest = Max(Abs(highest), Abs(sums->lowest));
+      sums->max = Max(sums->max, highest);
+      return;
     }
+    sums->lowest = std::numeric_limits<double>::infinity();
+    for (size_t j = 0; j < s.size(); ++j) {
+      double x = 0;
+      FinishScore(row, j, dot[row.keys[j] - row.keys.front()], &x, &s[j]);
+      sums->x_largest = Max(sums->x_largest, Abs(x));
+      sums->max = Max(sums->max, s[j]);
+      sums->lowest = std::min(sums->lowest, s[j]);
+    }
+    for (const double bias : row.bias) sums->bias_largest = Max(sums->bias_largest, Abs(bias));
+  }
+
+  // z: (keys), where weights are rounded; else nullptr.
+  void AddWeights(const RowQuestion& row, std::span<const double> e, double* z,
+                  RowSums* sums) const {
+    const auto add = [](double x, double y) { return x + y; };
+    const auto sum_of = [&](const auto& of) {
+      return InLanes(e.size(), 0.0, [&](double x, size_t j) { return x + of(j); }, add);
+    };
+    const size_t heaviest = static_cast<size_t>(std::max_element(e.begin(), e.end()) - e.begin());
     sums->heaviest = row.keys[heaviest];
     sums->heaviest_e = e[heaviest];
     if (row.has_sink) sums->sink_e = Exp(row.sink - sums->max);
-    sums->denominator = sum + sums->sink_e;
-    double* w = &w_[r * Keys()];
-    for (size_t j = 0; j < e.size(); ++j) w[row.keys[j] - first_] = e[j];
-    if (z_.empty()) return;
+    sums->denominator = sum_of([&](size_t j) { return e[j]; }) + sums->sink_e;
+    if (z == nullptr) return;
     const double least = rounded_.least * (rounded_.normalised ? sums->denominator : 1);
-    double* z = &z_[r * Keys()];
-    for (size_t j = 0; j < e.size(); ++j) {
-      const bool is_rounded = e[j] >= least && e[j] <= rounded_.most;
-      const double square = is_rounded ? e[j] * e[j] : 0;
-      z[row.keys[j] - first_] = square;
-      sums->weight_squares += square;
-      sums->other_weights += is_rounded ? 0 : e[j];
+    const auto is_rounded = [&](size_t j) { return e[j] >= least && e[j] <= rounded_.most; };
+    for (size_t j = 0; j < e.size(); ++j) z[j] = is_rounded(j) ? e[j] * e[j] : 0;
+    sums->weight_squares = sum_of([&](size_t j) { return z[j]; });
+    sums->other_weights = sum_of([&](size_t j) { return is_rounded(j) ? 0 : e[j]; });
+  }
+
+  // take(x, j) over j in some independent chains, which `join` brings together.
+  template <typename Take, typename Join>
+  static double InLanes(size_t n, double start, Take take, Join join) {
+    constexpr size_t kLanes = 8;
+    double lane[kLanes];
+    std::fill_n(lane, kLanes, start);
+    size_t j = 0;
+    for (; j + kLanes <= n; j += kLanes) {
+      for (size_t i = 0; i < kLanes; ++i) lane[i] = take(lane[i], j + i);
     }
+    for (size_t i = 0; j < n; ++j, ++i) lane[i] = take(lane[i], j);
+    for (size_t i = 1; i < kLanes; ++i) lane[0] = join(lane[0], lane[i]);
+    return lane[0];
   }
 
   std::span<const BlockRow> rows_;

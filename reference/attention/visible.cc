@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "reference/numerics/convert.h"
 
@@ -89,12 +90,20 @@ VisibleSet MaskReader::Visible(const QueryIndex& q) const {
   const double* row = mask_.empty() ? nullptr : mask_.data() + MaskRow(c, q) * c.kv_len;
   const bool has_bias = c.alibi || c.mask.array == MaskArrayKind::kAdditive;
   set.first_column = static_cast<int32_t>(padding);
-  for (int64_t j = 0; j < c.kv_len; ++j) {
-    bool visible = j >= padding;
-    if (c.mask.causal != CausalAlignment::kNone && j > position) visible = false;
-    // A window longer than what lies before hides nothing: no number is taken from a smaller one.
-    const bool reaches = c.mask.window && *c.mask.window <= position;
-    if (reaches && j <= position - *c.mask.window) visible = false;
+  // Without an array the keys are those of a range.
+  const int64_t end = c.mask.causal == CausalAlignment::kNone
+                          ? c.kv_len
+                          : std::clamp<int64_t>(position + 1, 0, c.kv_len);
+  // A window longer than what lies before hides nothing: no number is taken from a smaller one.
+  const bool reaches = c.mask.window && *c.mask.window <= position;
+  const int64_t first = std::max(padding, reaches ? position - *c.mask.window + 1 : 0);
+  const bool keeps_hidden = std::isfinite(hidden_score_) || profile_.maximum_over_all;
+  if (row == nullptr && !has_bias && !keeps_hidden) {
+    set.keys.resize(static_cast<size_t>(std::max<int64_t>(0, end - first)));
+    std::iota(set.keys.begin(), set.keys.end(), static_cast<int32_t>(first));
+  }
+  for (int64_t j = 0; j < c.kv_len && (row != nullptr || has_bias || keeps_hidden); ++j) {
+    bool visible = j >= first && j < end;
     bool minus_infinity = false;
     double bias = 0;
     if (c.alibi) {
