@@ -221,6 +221,8 @@ HeadQuestion AttentionSource::QuestionOfHead(int64_t batch, int64_t kv_head) con
   HeadQuestion question;
   question.batch = batch;
   question.kv_head = kv_head;
+  question.rows = rows_per_head_;
+  question.channels = case_.v_dim;
   question.scale = case_.scale;
   question.softcap = case_.softcap.value_or(0);
   question.rounded = RoundedWeightsOf(arithmetic_);
@@ -240,23 +242,22 @@ SeenColumns AttentionSource::ColumnsSeen(int64_t batch) const {
   SeenColumns seen;
   seen.first.assign(queries, 0);
   seen.end.assign(queries, 0);
-  std::vector<std::vector<int32_t>> with_gaps;  // by query; empty: its keys are a range
+  const auto row = [&](size_t l) { return seen.visible.data() + l * t; };
   for (size_t l = 0; l < queries; ++l) {
-    VisibleSet visible = mask_.Visible({batch, 0, static_cast<int64_t>(l)});
+    const VisibleSet visible = mask_.Visible({batch, 0, static_cast<int64_t>(l)});
     if (visible.kind != QueryKind::kOrdinary || visible.keys.empty()) continue;
     seen.first[l] = visible.keys.front();
     seen.end[l] = visible.keys.back() + 1;
     const auto range = static_cast<size_t>(seen.end[l] - seen.first[l]);
-    if (visible.keys.size() == range) continue;
-    with_gaps.resize(queries);
-    with_gaps[l] = std::move(visible.keys);
-  }
-  if (with_gaps.empty()) return seen;
-  seen.visible.assign(queries * t, 0);
-  for (size_t l = 0; l < queries; ++l) {
-    uint8_t* row = seen.visible.data() + l * t;
-    for (const int32_t key : with_gaps[l]) row[key] = 1;
-    if (with_gaps[l].empty()) std::fill(row + seen.first[l], row + seen.end[l], uint8_t{1});
+    if (seen.visible.empty()) {
+      if (visible.keys.size() == range) continue;
+      // The first with a gap: all before it see ranges.
+      seen.visible.assign(queries * t, 0);
+      for (size_t r = 0; r < l; ++r) {
+        std::fill(row(r) + seen.first[r], row(r) + seen.end[r], uint8_t{1});
+      }
+    }
+    for (const int32_t key : visible.keys) row(l)[key] = 1;
   }
   return seen;
 }

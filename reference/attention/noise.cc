@@ -111,17 +111,12 @@ class RangeSums {
 
   // sum_k (sum of range k)^2, the largest over equal ranges, up to `most` of them, and over ranges
   // of one key, where partial outputs that lie within a spacing of each other count as rounded
-  // alike; and sum_k |sum of range k|, the largest over equal ranges. u: of the type in which
-  // partial outputs are stored.
-  struct Partition {
-    std::vector<double> squares, sizes;
-  };
-  Partition LargestPartition(int64_t most, double u) const {
-    Partition partition{of_keys_, std::vector<double>(channels_, 0)};
-    std::vector<double>& largest = partition.squares;
+  // alike. u: of the type in which they are stored.
+  std::vector<double> LargestPartition(int64_t most, double u) const {
+    std::vector<double> largest = of_keys_;
     const auto runs = static_cast<int64_t>(runs_);
     for (int64_t ranges = 1; ranges <= std::min(most, runs); ranges = Next(ranges)) {
-      std::vector<double> squares(channels_, 0), sizes(channels_, 0), size(channels_, 0);
+      std::vector<double> squares(channels_, 0), size(channels_, 0);
       std::vector<double> low(channels_, kNoLimit), high(channels_, -kNoLimit);
       int64_t used = 0;
       for (int64_t k = 0; k < ranges; ++k) {
@@ -133,7 +128,6 @@ class RangeSums {
         for (size_t c = 0; c < channels_; ++c) {
           const double sum = prefix_[end * channels_ + c] - prefix_[begin * channels_ + c];
           squares[c] += sum * sum;
-          sizes[c] += std::fabs(sum);
           const double o = sum / share;
           low[c] = std::min(low[c], o);
           high[c] = std::max(high[c], o);
@@ -145,10 +139,9 @@ class RangeSums {
         const double alike = 1 + count * 2 * u * size[c] / (high[c] - low[c]);
         const double together = alike < count ? alike : count;  // also where all are equal
         largest[c] = std::max(largest[c], together * squares[c]);
-        partition.sizes[c] = std::max(partition.sizes[c], sizes[c]);
       }
     }
-    return partition;
+    return largest;
   }
 
  private:
@@ -439,9 +432,7 @@ class Model {
     const double outside = sums.outside, common = sums.common;
     const double additions = truncates ? 0 : w_.depths.pv;
     std::optional<RangeSums> ranges;
-    // By which a merge multiplies all keys of a range.
-    const double of_merge = a_.merge == MergeKind::kNone ? 0 : a_.u_weight + w_.largest_kappa;
-    if (!basis.Rotates() && (is_tensor_core || follows || a_.u_part > 0 || of_merge > 0)) {
+    if (!basis.Rotates() && (is_tensor_core || follows || a_.u_part > 0)) {
       ranges.emplace(q_, channels_, follows || a_.u_part > 0);
     }
     std::vector<double> path;
@@ -453,8 +444,11 @@ class Model {
     }
     const std::vector<double> alike = LikeAddends(u, sizes);
     const std::vector<double> lost = additions > 0 ? LostAddends(u) : std::vector<double>();
-    // Cut operands err alike wherever their values come again.
+    // Cut operands err alike wherever their values come again, and the weights of a merge are
+    // common to a range of keys.
     const ProductCut& cut = a_.cut_pv;
+    const double counted =
+        cut.lost + (a_.merge == MergeKind::kNone ? 0 : a_.u_weight) + w_.largest_kappa;
     n_.second_order =
         Compose(cut.lost + Gamma(w_.depths.pv, a_.u_pv) * cut.size,
                 Compose(Gamma(outside + common, std::max(a_.u_a, a_.u_pv)), a_.u_weight));
@@ -468,31 +462,23 @@ class Model {
     if (is_tensor_core && ranges) {
       ranges->Drift(Gamma(w_.depths.pv, a_.u_pv), &n_.drift_up, &n_.drift_down);
     }
-    RangeSums::Partition partition;
+    std::vector<double> partition;
     const bool stores = a_.merge != MergeKind::kNone && a_.u_part > 0;
-    const bool merges = (stores && is_nearest_) || of_merge > 0;
-    if (merges && ranges && ranges->Runs() >= kFewRuns) {
+    if (stores && is_nearest_ && ranges && ranges->Runs() >= kFewRuns) {
       partition = ranges->LargestPartition(static_cast<int64_t>(w_.depths.splits), a_.u_part);
     }
-    const bool has_partials = stores && is_nearest_ && !partition.squares.empty();
-    // Partial outputs weigh no more than the sums of their ranges, unless a range has few columns.
-    const bool has_ranges =
-        !partition.sizes.empty() && w_.depths.splits <= static_cast<double>(ranges->Runs());
     for (size_t c = 0; c < channels_; ++c) {
       const double x = q_.sums[c].x / rest_;
       if (basis.Rotates()) {
         // Partial outputs are stored in the basis.
-        n_.slack[c] += (cut.lost + of_merge) * x;
+        n_.slack[c] += counted * x;
         if (stores) n_.slack[c] += a_.u_part * q_.sums[c].parts / rest_;
         continue;
       }
       const bool is_random = random > 0 && !(random < FewRoundings() * alike[c]);
-      const double weighed =
-          has_ranges ? std::min(partition.sizes[c] * (1 + w_.t_plus) / rest_, x) : x;
       double fixed = (Gamma(one_way + (is_random ? 0 : random), u) * cut.size +
-                      Gamma(a_.c_p, a_.u_a) + cut.lost) *
-                         x +
-                     of_merge * weighed;
+                      Gamma(a_.c_p, a_.u_a) + counted) *
+                     x;
       if (is_random && !lost.empty()) fixed += lost[c];
       if (truncates) {
         // Beside the running sum of the products themselves: what stands for them, and its parts.
@@ -507,20 +493,20 @@ class Model {
         // What a running sum is off by, it is larger by: 1 / (1 - wander).
         const double reach =
             std::min(path[c] * (1 + w_.t_plus) / rest_, x) + (cut.lost + cut.size - 1) * x;
-        fixed = (Gamma(one_way, a_.u_a) + Gamma(a_.c_p, a_.u_a) + cut.lost) * x +
-                of_merge * weighed + LostBelow(c, u * reach / (1 - wander));
+        fixed = (Gamma(one_way, a_.u_a) + Gamma(a_.c_p, a_.u_a) + counted) * x +
+                LostBelow(c, u * reach / (1 - wander));
         largest = std::min(largest, (reach + fixed) / (1 - wander));
       }
-      if (stores && !has_partials) fixed += a_.u_part * x;
+      if (stores && partition.empty()) fixed += a_.u_part * x;
       n_.slack[c] += fixed;
       const double step = u * largest;
       if (is_random) n_.of_sums[c] = random * alike[c] * step * step / 3;
       if (is_low && is_random && !a_.pv_exact && !pv.fma) {
         n_.of_sums[c] += alike[c] * u * u * ranges->SquaresOfTerms()[c] / 3 / (rest_ * rest_);
       }
-      if (has_partials) {
+      if (!partition.empty()) {
         const double factor = a_.u_part / rest_;
-        n_.of_sums[c] += factor * factor * partition.squares[c] / 3;
+        n_.of_sums[c] += factor * factor * partition[c] / 3;
       }
     }
   }
@@ -573,8 +559,8 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
   noise.denominator_error = DenominatorError(a, w);
   const double one_way = additions.follows ? Gamma(additions.one_way, a.u_a)
                                            : Gamma(additions.one_way, additions.u) * a.cut_pv.size;
-  const double fixed = one_way + Gamma(a.c_p, a.u_a) + a.cut_pv.lost;
-  const double of_merge = a.merge == MergeKind::kNone ? 0 : a.u_weight;
+  const double fixed = one_way + Gamma(a.c_p, a.u_a) + a.cut_pv.lost +
+                       (a.merge == MergeKind::kNone ? 0 : a.u_weight);
   const bool rounds_p = a.u_p > 0, is_random = rounds_p && RoundsAtRandom(a);
   const double worst_of_sums = Gamma(additions.random, additions.u);
   const double truncated = additions.truncates ? Gamma(w.depths.pv, a.u_pv) : 0;
@@ -591,8 +577,7 @@ RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
       const double gap = std::max(0.0, keys.mass[c] - o);
       noise.slack[c] = a.u_p * (a.p_in_numerator ? keys.mass[c] : gap);
     }
-    // All keys may be one range of a merge.
-    noise.slack[c] += fixed * sums.x + of_merge * std::min(o, sums.x);
+    noise.slack[c] += fixed * sums.x;
     // Roundings at random, or all of them at their worst: whichever is less.
     const double summed = additions.follows ? std::min(o, sums.x) : sums.x;
     const double step = additions.u * summed;

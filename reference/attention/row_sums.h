@@ -49,8 +49,9 @@ struct SeenColumns {
 // query heads of the head group, and of each the queries.
 struct HeadQuestion {
   int64_t batch = 0, kv_head = 0;
-  double scale = 1, softcap = 0;  // softcap 0: none
-  std::vector<double> sinks;      // of all query heads; empty: none
+  int64_t rows = 0, channels = 0;  // of the answer
+  double scale = 1, softcap = 0;   // softcap 0: none
+  std::vector<double> sinks;       // of all query heads; empty: none
   std::shared_ptr<const SeenColumns> seen;
   RoundedWeights rounded;
 };

@@ -140,13 +140,16 @@ std::shared_ptr<T> ReleasedWithGil(T* object) {
 // Sums of a head in the host's memory, as kvcheck/_device.py has them.
 class ArraySums : public HeadSums {
  public:
-  // Errors: Error kMissingData for arrays that do not hold `rows` rows of sums.
-  ArraySums(std::shared_ptr<const HeldArrays> held, bool rounds) : held_(std::move(held)) {
+  // Errors: Error kMissingData for arrays that do not hold the rows and channels of the question.
+  ArraySums(std::shared_ptr<const HeldArrays> held, const HeadQuestion& question)
+      : held_(std::move(held)) {
+    const bool rounds = question.rounded.any;
     const Array& numbers = held_->arrays().at("numbers");
     const Array& sums = held_->arrays().at("sums");
-    const bool fits = numbers.extents.size() == 2 && numbers.extents[0] == kNumbers &&
-                      sums.extents.size() == 3 && sums.extents[0] == (rounds ? 3 : 2) &&
-                      sums.extents[1] == numbers.extents[1] && IsDense(numbers) && IsDense(sums);
+    using Extents = std::vector<int64_t>;
+    const bool fits = numbers.extents == Extents{kNumbers, question.rows} &&
+                      sums.extents == Extents{rounds ? 3 : 2, question.rows, question.channels} &&
+                      IsDense(numbers) && IsDense(sums);
     if (!fits) throw Error(ErrorCode::kMissingData, "of another shape", "sums of a device");
     rows_ = numbers.extents[1];
     channels_ = static_cast<size_t>(sums.extents[2]);
@@ -216,12 +219,13 @@ DeviceSums DeviceOf(const nb::object& asked) {
       words["least"] = question.rounded.least, words["most"] = question.rounded.most;
       words["first"] = BytesOf(question.seen->first);
       words["end"] = BytesOf(question.seen->end);
-      words["visible"] = BytesOf(question.seen->visible);
+      words["visible"] =
+          nb::cpp_function([seen = question.seen] { return BytesOf(seen->visible); });
       const nb::object answer = (*function)(words);
       if (answer.is_none()) return nullptr;
       const std::shared_ptr<const HeldArrays> held =
           ReleasedWithGil(new HeldArrays(nb::cast<nb::dict>(answer)));
-      return std::make_shared<const ArraySums>(held, question.rounded.any);
+      return std::make_shared<const ArraySums>(held, question);
     } catch (const nb::python_error& error) {
       throw Error(ErrorCode::kUnsupported, error.what(), "sums of a device");
     }

@@ -4,15 +4,18 @@
 
 #include "reference/attention/noise.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "fuzz/draw_attention.h"
 #include "reference/data/generator.h"
 #include "reference/judge/judge.h"
+#include "reference/numerics/ulp.h"
 #include "tests/reference/attention/judge_run.h"
 #include "tools/faults/attention_faults.h"
 
@@ -84,6 +87,50 @@ TensorMap Inputs(const AttentionCase& c, Data data, uint64_t seed) {
     });
   }
   return inputs;
+}
+
+// The weights of a merge may err by as much in one range as in the next, the other way, however
+// many ranges there are: V that turns its sign with them takes up all of it.
+TEST(Noise, AMergeOfAnyNumberOfRangesStaysInside) {
+  constexpr int64_t kKeys = 256, kDim = 8;
+  for (const int64_t ranges : {3, 5, 7, 11}) {
+    const AttentionCase c = CaseOf(fmt::format(
+        "attention hq=1 hkv=1 l=2 t={} d={} q=f32 k=f32 v=f32 out=f32 scale=1 data=file",
+        ranges * kKeys, kDim));
+    // Next to ties of bf16, on the one and on the other side, so that they are rounded apart.
+    const double spacing = SpacingAt(DType::kBFloat16, 1.0 / static_cast<double>(ranges));
+    const double tie = (std::floor(1 / spacing / static_cast<double>(ranges)) + 0.5) * spacing;
+    std::vector<double> weight;
+    double rest = 1;
+    for (int64_t k = 0; k < ranges; ++k) {
+      weight.push_back(k + 1 < ranges ? tie + (k % 2 == 0 ? 0.02 : -0.02) * spacing : rest);
+      rest -= weight.back();
+    }
+    TensorMap inputs;
+    for (const auto& [name, spec] : InputSpecs(Case(c))) {
+      inputs[name] = Filled(spec, [&, name = name](int64_t row, int64_t channel) -> double {
+        if (name == "q") return channel == 0 ? 1 : 0;
+        const auto k = static_cast<size_t>(row / kKeys);
+        if (name == "k") return channel == 0 ? std::log(weight[k] / kKeys) : 0;
+        return k % 2 == 0 ? 1 : -1;
+      });
+    }
+    double out = 0;
+    for (size_t k = 0; k < weight.size(); ++k) {
+      out += RoundTo(DType::kBFloat16, weight[k]) * (k % 2 == 0 ? 1 : -1);
+    }
+    TensorMap answer;
+    for (const auto& [name, spec] : OutputSpecs(c)) {
+      answer[name] = Filled(spec, [&](int64_t, int64_t) { return out; });
+    }
+    const Plan plan = ParsePlan(fmt::format(
+        "base=plain_f32 block=64 merge=lse_division_free splits={} partial=f32 merge_weights=bf16",
+        ranges));
+    const JudgedRun run = JudgeRun(AttentionSource(c, {}, plan, inputs), answer, kNoise);
+    EXPECT_EQ(run.judged, 2 * kDim);
+    EXPECT_EQ(run.violations, 0) << run.first;
+    EXPECT_GT(run.largest_ratio, 0.2);
+  }
 }
 
 TEST(Noise, RightKernelsStayWithinTheLimitWhereRoundingsAreCommon) {

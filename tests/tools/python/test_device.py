@@ -125,13 +125,15 @@ def test_what_cannot_be_asked_of_a_device_is_evaluated_here(calls):
     assert not calls
     with pytest.raises(kvcheck.Error, match="device='gpu'"):
         kvcheck.judge_attention(out, q, k, v, device="gpu")
-    with pytest.raises(kvcheck.Error):
-        kvcheck.judge_attention(out, q[0], k, v, device="torch")
+    for refused in ((q[0], k, v), (q[:, :1], k, v), (q, k, v[:, :1])):
+        with pytest.raises(kvcheck.Error):
+            kvcheck.judge_attention(out, *refused, device="torch")
 
 
-def test_without_memory_the_host_evaluates(monkeypatch):
+@pytest.mark.parametrize("error", [MemoryError("full"), RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")])
+def test_without_memory_the_host_evaluates(monkeypatch, error):
     def full(self, torch, question):
-        raise torch.cuda.OutOfMemoryError("full")
+        raise error
 
     monkeypatch.setattr(_device.HeadSums, "_make", full)
     out, *inputs = asked(torch.bfloat16, {})

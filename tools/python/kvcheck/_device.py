@@ -9,7 +9,8 @@ import threading
 
 import numpy as np
 
-# Bytes on the device at once, beside the tensors of the call: of scores, weights and what is made of them.
+# Bytes on the device at once, of scores and weights and of the sums of the heads that are evaluated together, unless a single
+# head needs more; beside them lie the K and V of these heads in float64, and the tensors of the call.
 MEMORY = 1 << 30
 _ARRAYS_AT_ONCE = 6  # of float64, a number for each row and key
 _INFINITY = float("inf")
@@ -24,13 +25,16 @@ class HeadSums:
     def __init__(self, q, k, v, memory=None):
         self.q, self.k, self.v = q, k, v
         self.group = q.shape[1] // k.shape[1]
-        row_bytes = 8 * _ARRAYS_AT_ONCE * self.group * k.shape[2]  # of a query of a head group
-        rows = max(1, (memory or MEMORY) // row_bytes)
-        self.heads = max(1, rows // q.shape[2])
-        self.queries = min(rows, q.shape[2])
+        # Of a query of a head group; sums are there of all queries.
+        sums = 8 * 3 * self.group * v.shape[3]
+        scores = 8 * _ARRAYS_AT_ONCE * self.group * k.shape[2]
+        memory = memory or MEMORY
+        self.heads = max(1, memory // ((scores + sums) * q.shape[2]))
+        self.queries = max(1, min((memory - sums * q.shape[2]) // scores, q.shape[2]))
         self.batch = None  # whose columns are known
         self.first = self.end = self.visible = None
         self.made = {}
+        self.answered = set()
         self.lock = threading.Lock()
 
     def __call__(self, question):
@@ -44,15 +48,21 @@ class HeadSums:
                 try:
                     with torch.no_grad():
                         self._make(torch, question)
-                except torch.cuda.OutOfMemoryError:
+                except (torch.cuda.OutOfMemoryError, MemoryError):
                     return None
+                except RuntimeError as error:  # of cuBLAS, and of pinned memory
+                    if "ALLOC_FAILED" in str(error) or "out of memory" in str(error):
+                        return None
+                    raise
+            self.answered.add(key)
             return self.made.pop(key)
 
     def _see(self, torch, question):
         self.first, self.end = (np.frombuffer(question[name], np.int32) for name in ("first", "end"))
         self.visible = None
-        if question["visible"]:
-            visible = np.frombuffer(question["visible"], bool).reshape(len(self.first), -1)
+        visible = question["visible"]()
+        if visible:
+            visible = np.frombuffer(visible, bool).reshape(len(self.first), -1)
             self.visible = torch.from_numpy(visible.copy()).to(self.q.device)
         self.batch = question["batch"]
 
@@ -83,6 +93,8 @@ class HeadSums:
             torch.cuda.current_stream(q.device).synchronize()
         numbers, sums = (x.numpy() for x in on_host)
         for i in range(heads):
+            if (batch, head + i) in self.answered and i > 0:
+                continue  # asked again is a head whose sums were let go; the others will not be
             self.made[batch, head + i] = {"numbers": (numbers[i].reshape(9, -1), "float64"),
                                           "sums": (sums[i].reshape(parts, self.group * length, -1), "float64")}
 
@@ -148,6 +160,9 @@ def head_sums(q, k, v, layout, device):
     axes = layout if "b" in layout else "b" + layout
     if sorted(axes) != sorted("bhsd") or any(x.ndim != len(layout) or 0 in x.shape for x in (q, k, v)):
         return None  # which the judge refuses, or has nothing to ask of
+    at = layout.index("h")
+    if q.shape[at] % k.shape[at] != 0 or k.shape[at] != v.shape[at]:
+        return None
 
     def dense(x):
         x = x.detach() if "b" in layout else x.detach().unsqueeze(0)
