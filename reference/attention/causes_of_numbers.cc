@@ -109,6 +109,9 @@ void AddSinks(Causes* causes) {
 }
 
 // Keys of zeros have the score 0 and add nothing to the sums: a factor of each row.
+// Of which a cause is made.
+constexpr double kMostZeroKeys = 1e9;
+
 void AddZeroKeys(Causes* causes) {
   const auto of_row = [](const SeenRow& row) { return std::exp(-row.max) / row.denominator; };
   const auto predict = [&](double count) {
@@ -123,7 +126,7 @@ void AddZeroKeys(Causes* causes) {
   double most = 1;
   for (const SeenRow& row : causes->rows()) {
     const double weight = of_row(row);
-    if (weight > 0 && std::isfinite(1 / weight)) most = std::max(most, 1e3 / weight);
+    if (weight > 0) most = std::max(most, std::min(1e3 / weight, 2 * kMostZeroKeys));
   }
   const auto misfit_at = [&](double log_count) {
     return causes->Misfit(all, predict(std::exp(log_count)));
@@ -144,7 +147,7 @@ void AddZeroKeys(Causes* causes) {
     }
   }
   const auto whole = std::round(count);
-  if (!(whole >= 1) || !(square > 0) || whole > 1e9) return;
+  if (!(whole >= 1) || !(square > 0) || whole > kMostZeroKeys) return;
   // Not a number of keys, where it is no whole one for certain.
   const double error = 1 / std::sqrt(square);
   std::string text = fmt::format("{} of zeros take part: padding of K and V, with the score 0",

@@ -104,6 +104,26 @@ std::function<void(Planted*)> OnKeys(std::function<int(const QueryIndex&, int32_
   };
 }
 
+// A key of zeros beside scores of 704 weighs next to the least that a double holds: a thousand
+// times the number of them that outweigh such a row is infinite.
+TEST(Causes, CountKeysOfZerosBesideLargeScores) {
+  const AttentionCase c = CaseOf(
+      "attention hq=1 hkv=1 l=2 t=8 d=1 dv=16 q=f64 k=f64 v=f64 out=f64 scale=1 data=gauss:3");
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  for (int64_t i = 0; i < c.query_len; ++i) inputs.at("q").As<double>()[i] = 1;
+  for (int64_t i = 0; i < c.kv_len; ++i) {
+    inputs.at("k").As<double>()[i] = 704 + 0.01 * static_cast<double>(i);
+  }
+  const Plan plan = ParsePlan("plain_f32");
+  SimulatedKernel kernel(plan, {});
+  TensorMap answer = Answer(&kernel, c, inputs);
+  answer.at("out").As<double>()[3] *= 1.5;
+  const Verdict verdict =
+      Judge(AttentionSource(c, {}, plan, inputs), MemorySink(std::move(answer)));
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  EXPECT_EQ(verdict.outputs[0].counts.failed, 1);
+}
+
 TEST(Causes, NameARangeThatIsLostWithItsPageAndItsHeads) {
   const OutputVerdict out = JudgePlanted("", OnKeys([](const QueryIndex& query, int32_t key) {
                                            const bool has_it =
