@@ -97,32 +97,59 @@ void TakeLowNumbers(std::vector<std::pair<size_t, double>> largest, ExpectedTile
 
 }  // namespace
 
-// The most recently used heads: a few, so that several threads work on neighbouring tiles; or as
-// many as kBytes hold, for the other heads that the statistics read.
-struct AttentionSource::HeadCache {
-  static constexpr int64_t kBytes = int64_t{1} << 28;
-  size_t capacity = 2;  // of a thread that walks in order
+// What was made of the most recently used heads: of each once, whichever threads ask for it.
+template <typename T>
+class RecentHeads {
+ public:
+  explicit RecentHeads(size_t capacity) : capacity_(capacity) {}
+
+  // Before the first head.
+  void Hold(size_t capacity) { capacity_ = std::max(capacity_, capacity); }
+
+  template <typename Make>
+  std::shared_ptr<const T> Get(int64_t key, Make make) {
+    std::shared_ptr<Entry> entry;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                      [&](const auto& one) { return one->key == key; });
+      if (found != entries_.end()) {
+        entry = *found;
+        entries_.splice(entries_.begin(), entries_, found);
+      } else {
+        entry = std::make_shared<Entry>();
+        entry->key = key;
+        entries_.push_front(entry);
+        if (entries_.size() > capacity_) entries_.pop_back();
+      }
+    }
+    std::call_once(entry->once, [&] { entry->value = make(); });
+    return entry->value;
+  }
+
+ private:
   struct Entry {
     int64_t key = 0;
     std::once_flag once;
-    std::shared_ptr<const HeadData> head;
+    std::shared_ptr<const T> value;
   };
-  std::mutex mutex;
-  std::list<std::shared_ptr<Entry>> entries;
+  size_t capacity_;
+  std::mutex mutex_;
+  std::list<std::shared_ptr<Entry>> entries_;
 };
 
-// Sums of the heads whose tiles are judged: those of a head are asked for once.
+// A few, so that several threads work on neighbouring tiles; or as many as kBytes hold, for the
+// other heads that the statistics read.
+struct AttentionSource::HeadCache {
+  static constexpr int64_t kBytes = int64_t{1} << 28;
+  RecentHeads<HeadData> heads{2};  // of a thread that walks in order
+};
+
 struct AttentionSource::DeviceHeads {
-  static constexpr size_t kHeads = 3;
-  struct Entry {
-    int64_t key = 0;
-    std::once_flag once;
-    std::shared_ptr<const HeadSums> sums;
-  };
   DeviceSums ask;
+  RecentHeads<HeadSums> heads{3};
+  // What the queries of a batch row see; of the one that was asked for last.
   std::mutex mutex;
-  std::list<std::shared_ptr<Entry>> entries;
-  // Of the batch row asked for last.
   int64_t batch = -1;
   std::shared_ptr<const SeenColumns> seen;
 };
@@ -145,7 +172,7 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
   // In decoding each other head is read by one row, or by those of a head group.
   streams_other_heads_ = c.query_len == 1 && fit <= c.kv_heads;
   const int64_t few = streams_other_heads_ ? 2 : 4;
-  heads_->capacity = std::max(heads_->capacity, static_cast<size_t>(std::max(few, fit)));
+  heads_->heads.Hold(static_cast<size_t>(std::max(few, fit)));
   if (c.sinks) {
     const Tensor& sinks = Get(inputs, "sinks");
     sinks_.resize(static_cast<size_t>(sinks.ElementCount()));
@@ -196,25 +223,8 @@ void AttentionSource::UseDevice(DeviceSums sums) {
 std::shared_ptr<const HeadSums> AttentionSource::SumsOfHead(int64_t batch, int64_t kv_head,
                                                             const HeadData& head) const {
   if (device_ == nullptr || !HasEnclosures(head, arithmetic_)) return nullptr;
-  const int64_t key = batch * case_.kv_heads + kv_head;
-  std::shared_ptr<DeviceHeads::Entry> entry;
-  {
-    const std::lock_guard lock(device_->mutex);
-    auto& entries = device_->entries;
-    const auto found = std::find_if(entries.begin(), entries.end(),
-                                    [&](const auto& one) { return one->key == key; });
-    if (found != entries.end()) {
-      entry = *found;
-      entries.splice(entries.begin(), entries, found);
-    } else {
-      entry = std::make_shared<DeviceHeads::Entry>();
-      entry->key = key;
-      entries.push_front(entry);
-      if (entries.size() > DeviceHeads::kHeads) entries.pop_back();
-    }
-  }
-  std::call_once(entry->once, [&] { entry->sums = device_->ask(QuestionOfHead(batch, kv_head)); });
-  return entry->sums;
+  return device_->heads.Get(batch * case_.kv_heads + kv_head,
+                            [&] { return device_->ask(QuestionOfHead(batch, kv_head)); });
 }
 
 HeadQuestion AttentionSource::QuestionOfHead(int64_t batch, int64_t kv_head) const {
@@ -284,30 +294,10 @@ QueryIndex AttentionSource::RowAt(int64_t row) const {
 }
 
 std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_head) const {
-  const int64_t key = batch * case_.kv_heads + kv_head;
-  std::shared_ptr<HeadCache::Entry> entry;
-  {
-    const std::lock_guard lock(heads_->mutex);
-    auto& entries = heads_->entries;
-    for (auto it = entries.begin(); it != entries.end(); ++it) {
-      if ((*it)->key == key) {
-        entry = *it;
-        entries.splice(entries.begin(), entries, it);
-        break;
-      }
-    }
-    if (entry == nullptr) {
-      entry = std::make_shared<HeadCache::Entry>();
-      entry->key = key;
-      entries.push_front(entry);
-      if (entries.size() > heads_->capacity) entries.pop_back();
-    }
-  }
-  std::call_once(entry->once, [&] {
-    entry->head = std::make_shared<HeadData>(
+  return heads_->heads.Get(batch * case_.kv_heads + kv_head, [&] {
+    return std::make_shared<const HeadData>(
         LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.Detail()));
   });
-  return entry->head;
 }
 
 std::vector<double> AttentionSource::OutputOver(int64_t batch, int64_t kv_head,
