@@ -297,10 +297,7 @@ double DenominatorError(const Arithmetic& a, const KeyWeights& w) {
 }
 
 double OutputRounding(DType out, double u_o, double y) {
-  if (u_o == 0) return 0;
-  const double relative = u_o * y;
-  const double half_spacing = 0.5 * SpacingAt(out, y) * (u_o / UnitRoundoff(out));
-  return std::min(relative, half_spacing);
+  return OutputError::StepTo(out, u_o).Of(y);
 }
 
 OutputError::Step OutputError::StepTo(DType type, double u) {
@@ -443,8 +440,8 @@ class SumBounds {
   const Arithmetic& a_;
   const KeyWeights& w_;
   const bool rotates_;
-  double g_ = 0;   // of a sum, relative to the sizes of its terms
-  double dl_ = 0;  // of the denominator, relative
+  double g_ = 0;   // relative error of the sum of P.V
+  double dl_ = 0;  // relative error of the denominator
   double rest_ = 1, heaviest_ = 0, rounded_ = 1, back_ = 0, parts_ = 0, divided_ = 0;
   double spread_ = 1, lost_weights_ = 0;
 };

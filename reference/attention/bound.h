@@ -165,6 +165,16 @@ double OutputRoundings(const Arithmetic& a, DType out, double y);
 // The same for many results.
 class OutputError {
  public:
+  // A rounding to one type.
+  struct Step {
+    double u;
+    TypeSpacing spacing;
+    double in_spacings;  // the largest error; half a spacing to nearest
+
+    double Of(double y) const { return u == 0 ? 0 : std::min(u * y, in_spacings * spacing.At(y)); }
+  };
+  static Step StepTo(DType type, double u);
+
   OutputError(const Arithmetic& a, DType out);
 
   double At(double y) const {
@@ -173,15 +183,6 @@ class OutputError {
   }
 
  private:
-  struct Step {
-    double u;
-    TypeSpacing spacing;
-    double in_spacings;  // most that it is off by; half a spacing to nearest
-
-    double Of(double y) const { return u == 0 ? 0 : std::min(u * y, in_spacings * spacing.At(y)); }
-  };
-  static Step StepTo(DType type, double u);
-
   const Arithmetic& a_;
   const Step through_, out_;
 };

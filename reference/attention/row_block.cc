@@ -23,12 +23,16 @@ constexpr double kOfSquares = 0x1p-500;
 // Doubles that the scores of a block take, at most.
 constexpr int64_t kMostScores = int64_t{1} << 20;
 
-bool IsPlain(const HeadData& head, const Arithmetic& a) {
+}  // namespace
+
+bool HasEnclosures(const HeadData& head, const Arithmetic& a) {
   return head.k.lo.empty() && head.v.lo.empty() && head.k.codec_error.empty() &&
          head.v.codec_error.empty() && head.k.magnitude.empty() && head.v.magnitude.empty() &&
          head.v_not_finite.empty() && !a.parts && !a.factored && !a.rotates_k && !a.rotates_v &&
          a.c_group == 0 && a.fixed_q == 0 && a.fixed_p == 0;
 }
+
+namespace {
 
 bool IsPlain(const OwnedQuestion& owned) {
   return owned.forced_score.empty() && owned.masked_keys.empty() && owned.q_error.empty() &&
@@ -199,7 +203,7 @@ class Block {
 // Whatever evaluated its sums: two numbers between which the tolerance of each element lies.
 class Encloser {
  public:
-  explicit Encloser(const BlockRow& row, const RowSums& sums)
+  Encloser(const BlockRow& row, const RowSums& sums)
       : context_(*row.context),
         owned_(*row.owned),
         sums_(sums),
@@ -209,40 +213,6 @@ class Encloser {
         size_largest_(Max(Abs(sums.max), Abs(sums.lowest))),
         weight_squares_(sums.weight_squares / (sums.denominator * sums.denominator)),
         other_weights_(sums.other_weights / sums.denominator) {}
-
-  RowEnclosure Run() const { return Enclose(); }
-
- private:
-  // The row by a few keys that stand for all: one of the largest score, and one of the smallest,
-  // both with the largest error that any key's score may have.
-  struct Extremes {
-    std::vector<double> x, s, bias, magnitude, k_abs_sum, e, p;
-    RowScores scores;
-
-    Extremes(const Encloser& of, double magnitude_largest) {
-      const RowQuestion& row = of.owned_.question;
-      const RowSums& sums = of.sums_;
-      x.assign(2, sums.x_largest);
-      s = {sums.max, sums.lowest};
-      if (!row.bias.empty()) bias.assign(2, sums.bias_largest);
-      magnitude.assign(2, magnitude_largest);
-      k_abs_sum.assign(2, of.head_.k_abs_largest);
-      e.assign(2, 1), p = {0, 1};
-      scores.keys = row.keys;
-      scores.x = x, scores.s = s, scores.bias = bias, scores.magnitude = magnitude;
-      scores.k_abs_sum = k_abs_sum, scores.e = e, scores.p = p;
-      for (const double q : row.q) scores.q_abs_sum += Abs(q);
-      scores.k_dim = static_cast<double>(of.head_.k.dim);
-      scores.kv_len = static_cast<double>(of.head_.kv_len);
-      scores.first_column = row.first_column;
-      scores.scale = row.scale, scores.softcap = row.softcap;
-      scores.has_sink = row.has_sink, scores.sink = row.sink;
-      scores.sink_p = sums.sink_e / sums.denominator;
-      scores.max = sums.max, scores.denominator = sums.denominator;
-      scores.stands_for = static_cast<double>(row.keys.size());
-      scores.size_largest = of.size_largest_;
-    }
-  };
 
   RowEnclosure Enclose() const {
     const RowEnclosure unknown;
@@ -298,7 +268,7 @@ class Encloser {
     std::vector<ChannelSums> above(dv_), below(dv_);
     std::vector<double> rounded_mass(dv_), squares(dv_);
     for (size_t c = 0; c < dv_; ++c) {
-      const double o = sums_.o[c] / sums.denominator, mass = sums_.mass[c] / sums.denominator;
+      const double o = sums.o[c] / sums.denominator, mass = sums.mass[c] / sums.denominator;
       const double v = head_.v_largest_of[c];
       const double size = Abs(o), spread = v + size;
       const double own = (rho * spread + gamma * (mass + size)) * (1 + 0x1p-20) + floor * (1 + v);
@@ -350,6 +320,38 @@ class Encloser {
     row_of.is_known = true;
     return row_of;
   }
+
+ private:
+  // The row by a few keys that stand for all: one of the largest score, and one of the smallest,
+  // both with the largest error that any key's score may have.
+  struct Extremes {
+    std::vector<double> x, s, bias, magnitude, k_abs_sum, e, p;
+    RowScores scores;
+
+    Extremes(const Encloser& of, double magnitude_largest) {
+      const RowQuestion& row = of.owned_.question;
+      const RowSums& sums = of.sums_;
+      x.assign(2, sums.x_largest);
+      s = {sums.max, sums.lowest};
+      if (!row.bias.empty()) bias.assign(2, sums.bias_largest);
+      magnitude.assign(2, magnitude_largest);
+      k_abs_sum.assign(2, of.head_.k_abs_largest);
+      e.assign(2, 1), p = {0, 1};
+      scores.keys = row.keys;
+      scores.x = x, scores.s = s, scores.bias = bias, scores.magnitude = magnitude;
+      scores.k_abs_sum = k_abs_sum, scores.e = e, scores.p = p;
+      for (const double q : row.q) scores.q_abs_sum += Abs(q);
+      scores.k_dim = static_cast<double>(of.head_.k.dim);
+      scores.kv_len = static_cast<double>(of.head_.kv_len);
+      scores.first_column = row.first_column;
+      scores.scale = row.scale, scores.softcap = row.softcap;
+      scores.has_sink = row.has_sink, scores.sink = row.sink;
+      scores.sink_p = sums.sink_e / sums.denominator;
+      scores.max = sums.max, scores.denominator = sums.denominator;
+      scores.stands_for = static_cast<double>(row.keys.size());
+      scores.size_largest = of.size_largest_;
+    }
+  };
 
   // Whether losing the heaviest key would show: two right answers differ by twice the bound.
   // weights: relative error of a weight, which may be most of what is left beside it.
@@ -404,12 +406,10 @@ RoundedWeights RoundedWeightsOf(const Arithmetic& a) {
   return rounded;
 }
 
-bool HasEnclosures(const HeadData& head, const Arithmetic& a) { return IsPlain(head, a); }
-
 std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows,
                                       std::span<const std::optional<RowSums>> given) {
   std::vector<RowEnclosure> enclosures(rows.size());
-  if (rows.empty() || !IsPlain(*rows[0].context->head, *rows[0].context->arithmetic)) {
+  if (rows.empty() || !HasEnclosures(*rows[0].context->head, *rows[0].context->arithmetic)) {
     return enclosures;
   }
   std::vector<BlockRow> plain;
@@ -417,7 +417,7 @@ std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows,
   for (size_t r = 0; r < rows.size(); ++r) {
     if (!IsPlain(*rows[r].owned)) continue;
     if (!given.empty() && given[r]) {
-      enclosures[r] = Encloser(rows[r], *given[r]).Run();
+      enclosures[r] = Encloser(rows[r], *given[r]).Enclose();
       continue;
     }
     plain.push_back(rows[r]);
@@ -429,7 +429,7 @@ std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows,
     const size_t count = std::min(most, plain.size() - first);
     const Block block{std::span(plain).subspan(first, count)};
     for (size_t i = 0; i < count; ++i) {
-      enclosures[index[first + i]] = Encloser(plain[first + i], block.Of(i)).Run();
+      enclosures[index[first + i]] = Encloser(plain[first + i], block.Of(i)).Enclose();
     }
   }
   return enclosures;
