@@ -23,7 +23,7 @@ struct RowSums {
   double denominator = 0, sink_e = 0;      // sum of e, the sink's in it
   int32_t heaviest = 0;                    // column of the largest e
   double heaviest_e = 0;
-  // Of the weights that are rounded (RoundedWeights): the sum of e^2; and the sum of the other e.
+  // Sum of e^2 over the rounded weights (RoundedWeights), and sum of e over the others.
   double weight_squares = 0, other_weights = 0;
   // Shapes (Dv): sum e v, sum e |v|, sum of e^2 v^2 over the rounded weights; squares may be empty.
   std::span<const double> o, mass, squares;
@@ -49,7 +49,7 @@ struct SeenColumns {
 // query heads of the head group, and of each the queries.
 struct HeadQuestion {
   int64_t batch = 0, kv_head = 0;
-  int64_t rows = 0, channels = 0;  // of the answer
+  int64_t rows = 0, channels = 0;  // shape of the sums that are asked for
   double scale = 1, softcap = 0;   // softcap 0: none
   std::vector<double> sinks;       // of all query heads; empty: none
   std::shared_ptr<const SeenColumns> seen;

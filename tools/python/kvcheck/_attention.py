@@ -194,9 +194,9 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
     must_see: faults by their names, "standard" (all; the default under strict) or "none": an output that passes where such
         a fault would have been seen nowhere is MISTRUSTED. What a PASS could not see stands in its first line.
     device: where sums over keys are evaluated. None: on the GPU where q, k and v are torch tensors of one, of plain types,
-        with masks that no head has of its own and no biases; there a chunk of at most kvcheck._device.MEMORY bytes is kept,
-        and rows that are not decided by them are evaluated on the host. "cpu": all on the host. "torch": by torch wherever
-        the tensors lie. The verdict is the same.
+        with masks that no head has of its own and no biases. Scores and sums take at most kvcheck._device.MEMORY bytes there
+        at once (more where a single head needs it), beside K and V of the same heads in float64; rows that they do not decide
+        are evaluated on the host. "cpu": all on the host. "torch": by torch wherever the tensors lie. The verdict is the same.
     rows: judge a sample of so many rows of each output (first and last ones, edges of query tiles, masked ones, the rest
         at random by `seed`); the verdict says what was judged, and what a fault has as a chance to be missed.
     save: a file that is written where the answer does not pass; verdict.command judges it again.

@@ -25,7 +25,7 @@ class HeadSums:
     def __init__(self, q, k, v, memory=None):
         self.q, self.k, self.v = q, k, v
         self.group = q.shape[1] // k.shape[1]
-        # Of a query of a head group; sums are there of all queries.
+        # Bytes that one query of a head group takes: its sums, which are kept for all queries, and its scores.
         sums = 8 * 3 * self.group * v.shape[3]
         scores = 8 * _ARRAYS_AT_ONCE * self.group * k.shape[2]
         memory = memory or MEMORY
